@@ -1,0 +1,1 @@
+"""Pure parts of the world that the real run and the model share."""
