@@ -249,3 +249,8 @@ def _decode(path: Path, number: int, line: bytes, kind: Any) -> Any:
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         msg = f"{path}:{number}: {error}; remedy: run the scenario again"
         raise RecordError(msg) from None
+
+
+def record_path(out: Path, scenario: str, mode: Mode) -> Path:
+    """Return where a runner writes the record of one run."""
+    return out / f"{scenario}.{mode}.jsonl"
