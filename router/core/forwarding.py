@@ -27,6 +27,9 @@ class Wait:
     def __init__(self, until_s: float) -> None:
         self.until_s = until_s
 
+    def __repr__(self) -> str:
+        return f"Wait({self.until_s:g})"
+
 
 class Relay:
     """Effect: pass the pool's answer on. Nothing can be sent after it. Answered with an End."""
@@ -35,6 +38,9 @@ class Relay:
 
     def __init__(self, outcome: Outcome) -> None:
         self.outcome = outcome
+
+    def __repr__(self) -> str:
+        return f"Relay({self.outcome.status})"
 
 
 class End(StrEnum):
@@ -106,22 +112,23 @@ def forward(policy: Policy, request: Request) -> Forwarding:
 
 def _first(policy: Policy, request: Request) -> Generator[Wait, object, Send | Reason]:
     """Decide the first send, waiting at most the patience while nothing is usable."""
-    send = policy.decide(request)
-    if send is not None:
-        return send
     if not policy.serves(request.model):
         return Reason.UNKNOWN_MODEL
-    give_up_s = min(request.until_s, policy.clock.monotonic() + policy.config.patience_s)
-    while send is None:
-        if policy.clock.monotonic() >= give_up_s:
+    patient_until_s = policy.clock.monotonic() + policy.config.patience_s
+    while True:
+        now = policy.clock.monotonic()
+        if now >= request.until_s:
+            return Reason.DEADLINE
+        send = policy.decide(request)
+        if send is not None:
+            return send
+        if now >= patient_until_s:
             return Reason.NO_POOL
         policy.waiting += 1
         try:
-            yield Wait(give_up_s)
+            yield Wait(min(patient_until_s, request.until_s))
         finally:
             policy.waiting -= 1
-        send = policy.decide(request)
-    return send
 
 
 def _attempt(policy: Policy, send: Send) -> Generator[Send | Relay, "Outcome | End | None", tuple[Outcome, End | None]]:

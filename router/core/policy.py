@@ -62,25 +62,28 @@ class Policy:
         """Called when something that a waiting request could use has changed; the driver hangs its wake-up here."""
         self._selector = selector
         self._states: dict[str, FrontendState] = {}
+        self._leaving: list[FrontendState] = []
         self._candidates: dict[str, tuple[Candidate, ...]] = {}
         self.catalog = catalog
         self.publish(catalog)
 
     def publish(self, catalog: Catalog) -> None:
-        """Take a new list of pools; what is remembered of a frontend survives as long as its name and address do."""
+        """Take a new list of pools.
+
+        What is remembered of a frontend survives as long as its name and address do, or a send to it is under way.
+        """
+        known = {state.frontend: state for state in (*self._states.values(), *self._leaving)}
         self.catalog = catalog
-        known = self._states
         self._states = {
-            f.name: known[f.name] if f.name in known and known[f.name].frontend == f else FrontendState(f)
-            for pool in catalog.pools
-            for f in pool.frontends
+            f.name: known.pop(f) if f in known else FrontendState(f) for pool in catalog.pools for f in pool.frontends
         }
+        self._leaving = [state for state in known.values() if state.in_flight]
         self._candidates.clear()
         self._changed()
 
     def serves(self, model: str) -> bool:
-        """Tell whether any pool serves the model at all."""
-        return bool(self._candidates_for(model))
+        """Tell whether the model may be asked for; while no pool is known at all, nothing can be said against it."""
+        return not self.catalog.pools or bool(self.catalog.pools_for(model))
 
     def decide(self, request: Request, *, tried: Lease | None = None) -> Send | None:
         """Choose the next send and take its lease; None: nothing can be tried now.
@@ -92,7 +95,8 @@ class Policy:
             candidates = self._without(candidates, tried.frontend.pool)
         if not candidates:
             return None
-        state = self._selector.choose(request.model, candidates, second=tried is not None)
+        model = self.catalog.cursor_for(request.model)
+        state = self._selector.choose(model, candidates, second=tried is not None)
         attempt = 1 if tried is None else 2
         return Send(Lease(state, self._changed), attempt, self._connect_until_s(request, attempt), request.until_s)
 
@@ -117,10 +121,10 @@ class Policy:
         return self.config.patience_s
 
     def in_flight(self) -> dict[str, int]:
-        """Leases held now, by pool."""
+        """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
         counts = {pool.name: 0 for pool in self.catalog.pools}
-        for state in self._states.values():
-            counts[state.frontend.pool] += state.in_flight
+        for state in (*self._states.values(), *(s for s in self._leaving if s.in_flight)):
+            counts[state.frontend.pool] = counts.get(state.frontend.pool, 0) + state.in_flight
         return counts
 
     def _connect_until_s(self, request: Request, attempt: int) -> float:
@@ -129,7 +133,8 @@ class Policy:
         # The first connect may use half of what is left, so that a failover still fits before the deadline.
         return now + min(self.config.connect_timeout_s, left / 2 if attempt == 1 else left)
 
-    def _candidates_for(self, model: str) -> tuple[Candidate, ...]:
+    def _candidates_for(self, asked: str) -> tuple[Candidate, ...]:
+        model = self.catalog.cursor_for(asked)
         found = self._candidates.get(model)
         if found is None:
             found = self._candidates[model] = tuple(

@@ -36,14 +36,22 @@ class Pool:
 class Catalog:
     """The pools of one moment, sorted by name; pools without frontends are left out."""
 
-    __slots__ = ("pools",)
+    __slots__ = ("_named", "pools")
 
     def __init__(self, pools: Iterable[Pool]) -> None:
         self.pools = tuple(sorted((p for p in pools if p.frontends), key=lambda p: p.name))
-        names = [p.name for p in self.pools]
-        if len(set(names)) != len(names):
-            msg = f"pool names must differ: {', '.join(sorted(n for n in set(names) if names.count(n) > 1))}"
-            raise ValueError(msg)
+        _must_differ("pool", [p.name for p in self.pools])
+        _must_differ("frontend", [f.name for p in self.pools for f in p.frontends])
+        self._named = frozenset(model for p in self.pools for model in p.models)
+        if "" in self._named:
+            raise ValueError("a model name must not be empty")
+
+    def cursor_for(self, model: str) -> str:
+        """Return the name under which state is kept for a model: its own if a pool lists it, else "" for all others.
+
+        Clients choose the names they ask for, so state under every name asked for would have no bound.
+        """
+        return model if model in self._named else ""
 
     def pools_for(self, model: str) -> tuple[Pool, ...]:
         """Return the pools that serve the model, sorted by name."""
@@ -51,3 +59,9 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"<Catalog {' '.join(f'{p.name}:{len(p.frontends)}' for p in self.pools)}>"
+
+
+def _must_differ(what: str, names: list[str]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"{what} names must differ: {', '.join(twice)}")
