@@ -10,6 +10,8 @@ from msgspec import Meta, Struct
 
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 PoolName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
+ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=128)]
+"""As it stands in requests and on command lines, where comma and semicolon separate."""
 Seconds = Annotated[float, Meta(ge=0, le=3600)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=3600)]
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
@@ -41,7 +43,7 @@ class Pool(_Part, frozen=True, kw_only=True):
 
     id: PoolName
     frontends: Annotated[int, Meta(ge=1, le=16)] = 1
-    model: str = "drill-model"
+    model: ModelName = "drill-model"
     service: Service = Service()
 
 
@@ -57,7 +59,7 @@ class Load(_Part, frozen=True, kw_only=True):
     arrivals: Literal["even", "poisson"] = "even"
     client: Literal["raw", "openai"] = "raw"
     stream: bool = False
-    model: str = "drill-model"
+    model: ModelName = "drill-model"
     max_retries: Annotated[int, Meta(ge=0, le=10)] = 2
     """Retries of the SDK; a raw client never retries."""
     timeout_s: PositiveSeconds = 30.0

@@ -1,0 +1,123 @@
+"""TOML -> Scenario, strictly: what is not understood is an error, never ignored.
+
+Every error is one line: the file, the key, what is wrong, and what to do. A command line that meets one exits with 2.
+"""
+
+import itertools
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from scenarios import exactness, rules
+from scenarios.keys import culprit, nearest, takes, unknown_keys
+from scenarios.rules import Problem
+from scenarios.spec import Range, Scenario
+
+CATALOG = Path(__file__).parent / "catalog"
+SCENARIO_BYTES_MAX = 64 * 1024
+"""A scenario is a page of text; what is larger is some other file."""
+
+
+class LoadError(ValueError):
+    """A scenario cannot be used; the text is one line with file, key, what is wrong and the remedy."""
+
+    def __init__(self, path: Path | str, key: str, what: str, remedy: str) -> None:
+        where = f"{path}: {key}" if key else str(path)
+        super().__init__(_one_line(f"{where}: {what}; remedy: {remedy}"))
+
+
+def catalog() -> list[Path]:
+    """Return the files of the scenarios that come with Pooldrill, sorted by name."""
+    return sorted(CATALOG.glob("*.toml"))
+
+
+def load(name_or_path: str | Path) -> Scenario:
+    """Read and check one scenario, given by its name in the catalog or by the path of its file. Raises LoadError."""
+    path = find(name_or_path)
+    scenario = parse(_read(path), path)
+    if scenario.name != path.stem:
+        remedy = f'name = "{path.stem}", or rename the file to {scenario.name}.toml'
+        raise LoadError(path, "name", f"is {scenario.name!r}, but the file is {path.name}", remedy)
+    return scenario
+
+
+def find(name_or_path: str | Path) -> Path:
+    """Return the file that a name of the catalog or a path stands for. Raises LoadError if it can be neither."""
+    text = str(name_or_path)
+    if isinstance(name_or_path, Path) or text.endswith(".toml") or "/" in text:
+        return Path(name_or_path)
+    path = CATALOG / f"{text}.toml"
+    if path in catalog():
+        return path
+    known = [entry.stem for entry in catalog()]
+    meant = nearest(text, known)
+    remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(known)}, or the path of a .toml file"
+    raise LoadError(text or "''", "", "no scenario of this name in the catalog", remedy)
+
+
+def _read(path: Path) -> str:
+    try:
+        # A pipe or a device would block or never end.
+        if path.exists() and not path.is_file():
+            raise LoadError(path, "", "is not a file", "name a .toml file")
+        with path.open("rb") as file:
+            content = file.read(SCENARIO_BYTES_MAX + 1)
+        if len(content) > SCENARIO_BYTES_MAX:
+            what = f"is larger than {SCENARIO_BYTES_MAX // 1024} KiB"
+            raise LoadError(path, "", what, "a scenario is a page of TOML; check that this is one")
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise LoadError(path, "", f"is not UTF-8 at byte {error.start}", "save it as UTF-8") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, LoadError):
+            raise
+        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise LoadError(path, "", what.lower(), "name a .toml file that can be read") from None
+
+
+def parse(text: str, path: Path) -> Scenario:
+    """Turn the text of a scenario into a Scenario that keeps every rule; `path` is for errors. Raises LoadError."""
+    try:
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise LoadError(path, "", f"is not TOML: {error}", "mend the syntax there") from None
+    for key, remedy in unknown_keys(data):
+        raise LoadError(path, key, "unknown key", remedy)
+    scenario = _convert(data, path)
+    for problem in problems(scenario):
+        raise LoadError(path, problem.key, problem.what, problem.remedy)
+    return scenario
+
+
+def problems(scenario: Scenario) -> Iterator[Problem]:
+    """Yield what makes a well-typed scenario impossible to run or to judge, the plainest first."""
+    return itertools.chain(rules.problems(scenario), exactness.problems(scenario) if scenario.exact else ())
+
+
+def _convert(data: dict[str, Any], path: Path) -> Scenario:
+    try:
+        return msgspec.convert(data, Scenario)
+    except msgspec.ValidationError as error:
+        key, what = _located(str(error))
+        if "[...]" in key:
+            key = key.replace("[...]", "." + culprit(data, key.split("[...]")[0], int | Range))
+        raise LoadError(path, key, what, f"give {takes(key) or 'what the schema says'}") from None
+
+
+def _located(message: str) -> tuple[str, str]:
+    """Split a message such as "Expected `int`, got `str` - at `$.load[0].rate_rps`" into key and what is wrong."""
+    what, _, where = message.partition(" - at `$")
+    key = where.rstrip("`").lstrip(".")
+    what = what.replace("`", "").replace("object", "table").replace("enum value", "value")
+    missing = re.fullmatch(r"(?i)object missing required field `(\w+)`", message.partition(" - at ")[0])
+    if missing:
+        return ".".join(part for part in (key, missing[1]) if part), "is missing"
+    return key, what[0].lower() + what[1:]
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)

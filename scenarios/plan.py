@@ -1,0 +1,35 @@
+"""What a scenario plans: every operation with its id and its intended start."""
+
+from typing import NamedTuple
+
+from scenarios.spec import Router, Scenario
+from scenarios.world.arrivals import arrivals
+
+
+class Planned(NamedTuple):
+    """One operation that will be made: the place of its load entry, and its intended start in seconds."""
+
+    load: int
+    turn: int
+    t_s: float
+
+    @property
+    def operation_id(self) -> str:
+        """The id that the clients give it."""
+        return f"op-{self.load}-{self.turn}"
+
+
+def plan(scenario: Scenario, seed: int | None = None) -> list[Planned]:
+    """Return every operation of a scenario in the order of arrival; `seed` in place of the scenario's own."""
+    chosen = scenario.seed if seed is None else seed
+    found = [
+        Planned(index, turn, t_s)
+        for index, load in enumerate(scenario.load)
+        for turn, t_s in enumerate(arrivals(load, chosen, index))
+    ]
+    return sorted(found, key=lambda planned: planned.t_s)
+
+
+def first_connect_max_s(router: Router) -> float:
+    """Seconds that a first connect may take: the router keeps half of the deadline for a failover."""
+    return min(router.connect_timeout_s, router.deadline_s / 2)
