@@ -3,7 +3,8 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup toxiproxy demo test check lint types unit simulated scenarios soak coverage requirements clean distclean
+.PHONY: help setup python packages toxiproxy requirements demo test check lint types unit simulated scenarios soak \
+	coverage clean distclean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -30,11 +31,14 @@ help: ## list the targets
 # --- set-up ---------------------------------------------------------------------------------------------------------
 
 setup: ## make .venv and provide the Toxiproxy server (the targets below do it by themselves)
-	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j2) $(INSTALLED) toxiproxy
+	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j2) packages toxiproxy
 
-$(BIN)/python:
-	@"$(PYTHON)" $(FIT) 2>/dev/null || { echo "error: no Python >= 3.11 with venv ($(or $(PYTHON),none found));" \
-		"install one (Debian: python3-venv) or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+python:
+	@[ -x $(BIN)/python ] || "$(PYTHON)" $(FIT) 2>/dev/null || { \
+		echo "error: no Python >= 3.11 with venv $(if $(PYTHON),in $(PYTHON),found);" \
+		"install it (Debian: python3 and python3-venv), or: make PYTHON=/path/to/python3" >&2; exit 1; }
+
+$(BIN)/python: | python
 	$(call step,venv,making .venv with $(PYTHON),"$(PYTHON)" -m venv --clear .venv,Remove .venv and run make again.)
 
 # pip alone takes 20 times as long as uv for all that follows. Its pin is the one in requirements.txt.
@@ -52,8 +56,12 @@ $(INSTALLED): requirements.txt pyproject.toml | $(BIN)/uv
 
 WARM := aiohttp.web, matplotlib.pyplot, openai, pandas, prometheus_client, pytest, rich.console, simpy, toxiproxy
 
-toxiproxy: | $(BIN)/python
-	@$(BIN)/python chaos/provision.py >/dev/null
+packages: $(INSTALLED)
+	@:
+
+# Starts at once, beside the installation: the build of the server takes longest.
+toxiproxy: | python
+	@$(or $(shell [ -x $(BIN)/python ] && echo $(BIN)/python),"$(PYTHON)") chaos/provision.py >/dev/null
 
 requirements: | $(BIN)/uv ## pin what pyproject.toml asks for (UPGRADE=1: the newest of everything)
 	@$(COMPILE) --extra dev --output-file requirements.txt pyproject.toml
