@@ -183,6 +183,11 @@ class Children:
     ) -> None:
         await self.close()
 
+    @property
+    def started(self) -> tuple[Child, ...]:
+        """Every child so far, also those that have ended, in the order of their start."""
+        return tuple(self._children)
+
     async def start(
         self, name: str, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> Child:
@@ -211,7 +216,7 @@ class Children:
     def _open_guardian(self) -> None:
         read_end, self._pipe = os.pipe()
         try:
-            self._guardian = subprocess.Popen(  # noqa: S603  (our own file, no shell)
+            self._guardian = subprocess.Popen(
                 # isolated and without site-packages: started in 15 ms
                 [sys.executable, "-I", "-S", str(_GUARDIAN), str(os.getpid())],
                 stdin=read_end,
@@ -230,7 +235,7 @@ class Children:
         with log_path.open("ab") as log:
             log_start = log.tell()
             try:
-                process = subprocess.Popen(  # noqa: S603  (the harness makes argv, no shell)
+                process = subprocess.Popen(
                     argv,
                     stdin=subprocess.DEVNULL,
                     stdout=log,
