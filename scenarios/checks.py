@@ -1,0 +1,58 @@
+"""Every check of one run, by name, and which of them a scenario asks for.
+
+A check reads one record and says pass, fail or undecided, with what it found. Each can fail.
+"""
+
+from collections.abc import Callable
+
+from scenarios import accounts, expectations, laws
+from scenarios.record import Record
+from scenarios.spec import Scenario
+from scenarios.verdict import State, Verdict, undecided
+
+__all__ = ["CHECKS", "Check", "State", "Verdict", "checks_for", "judge"]
+
+Check = Callable[[Record], Verdict]
+
+CHECKS: dict[str, Check] = {
+    check.__name__: check
+    for check in (
+        laws.never_twice,
+        laws.at_most_two_sends,
+        laws.never_same_pool_twice,
+        laws.only_unsent_goes_again,
+        laws.one_answer_each,
+        laws.no_false_end,
+        laws.in_flight_zero,
+        accounts.only_issued_ids,
+        accounts.sends_match_pools,
+        accounts.metrics_add_up,
+        expectations.faults_fired,
+        expectations.every_byte_before_break,
+        expectations.expected_answers,
+        expectations.expected_failovers,
+        expectations.expected_resends,
+    )
+}
+"""In the order in which tables show them: the laws first, then the books, then the scenario's own wishes."""
+
+_ASKED_FOR: dict[str, Callable[[Scenario], bool]] = {
+    "faults_fired": lambda scenario: bool(scenario.faults),
+    "every_byte_before_break": lambda scenario: any(fault.kind == "cut" for fault in scenario.faults),
+    "expected_failovers": lambda scenario: scenario.expect.failovers is not None,
+    "expected_resends": lambda scenario: scenario.expect.sdk_resends is not None,
+}
+"""Checks that have a meaning in some scenarios only."""
+
+
+def checks_for(scenario: Scenario) -> dict[str, Check]:
+    """Return the checks that a scenario asks for; what would have nothing to look at is left out."""
+    return {name: check for name, check in CHECKS.items() if name not in _ASKED_FOR or _ASKED_FOR[name](scenario)}
+
+
+def judge(record: Record) -> dict[str, Verdict]:
+    """Run every check that the record's scenario asks for. An invalid run is never judged: all undecided."""
+    checks = checks_for(record.scenario)
+    if record.meta.invalid:
+        return dict.fromkeys(checks, undecided(f"the run is invalid: {record.meta.invalid}"))
+    return {name: check(record) for name, check in checks.items()}
