@@ -1,0 +1,71 @@
+"""From what happened in the model to the record of the run.
+
+Rows stand kind by kind; operations and requests in the order of arrival, all others in the order in which they
+happened. Times are rounded to the nanosecond: finer digits are only binary dust.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from platform import python_version
+from typing import Final
+
+import msgspec
+
+from router.core.policy import Policy
+from router.core.tally import Tally
+from scenarios.plan import Planned
+from scenarios.record import Fault, Meta, Metric, Record, Row, Sample
+from scenarios.spec import Scenario
+from simulator.journal import Journal
+
+_DIGITS: Final = 9
+
+
+def collect(
+    scenario: Scenario, planned: Sequence[Planned], journal: Journal, faults: Iterable[Fault], policy: Policy
+) -> Record:
+    """Return the record of a run that has ended: nothing moves any more."""
+    turn = {operation.operation_id: place for place, operation in enumerate(planned)}
+    operations = sorted(journal.operations, key=lambda row: turn[row.operation_id])
+    requests = sorted(journal.requests, key=lambda row: (turn[row.operation_id], row.attempt))
+    end_s = max([scenario.duration_s, *(row.t_end for row in operations)])
+    samples = (Sample(kind="in_flight", source=pool, value=float(n), t=end_s) for pool, n in policy.in_flight().items())
+    rows: list[Row] = [*operations, *requests, *journal.sends, *journal.pool_events, *faults, *samples]
+    return Record(_meta(scenario), [*map(_rounded, rows), *_metrics(policy.tally)])
+
+
+def _meta(scenario: Scenario) -> Meta:
+    return Meta(
+        scenario=scenario,
+        seed=scenario.seed,
+        mode="simulated",
+        router="reference",
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"python": python_version(), "simpy": metadata.version("simpy"), "pooldrill": _own_version()},
+    )
+
+
+def _own_version() -> str:
+    try:
+        return metadata.version("pooldrill")
+    except metadata.PackageNotFoundError:
+        return "not installed"  # run from a bare checkout
+
+
+def _rounded(row: Row) -> Row:
+    times = {name: getattr(row, name) for name in row.__struct_fields__}
+    rounded = {name: round(value, _DIGITS) for name, value in times.items() if isinstance(value, float)}
+    return msgspec.structs.replace(row, **rounded)
+
+
+def _metrics(tally: Tally) -> Iterator[Metric]:
+    """Yield the router's counters under the names and labels of its metrics."""
+    for (pool, outcome), count in sorted(tally.sends.items()):
+        yield Metric(name="requests_total", labels={"pool": pool, "outcome": outcome}, value=float(count))
+    for (code, sends), count in sorted(tally.client_requests.items()):
+        yield Metric(name="client_requests_total", labels={"code": code, "sends": str(sends)}, value=float(count))
+    for (first, second), count in sorted(tally.failovers.items()):
+        yield Metric(name="failovers_total", labels={"from": first, "to": second}, value=float(count))
+    for reason, count in sorted(tally.failovers_refused.items()):
+        yield Metric(name="failovers_refused_total", labels={"reason": str(reason)}, value=float(count))
