@@ -1,0 +1,197 @@
+"""Makes pytest run scenarios: every scenario x mode x check is a test item of its own.
+
+`scenarios/catalog/refused.toml::real::never_twice` is one id. Each run is made once a session, when the first item asks
+for it, so `-k simulated` starts nothing real. With several workers the items of one file stay on one of them, whatever
+`--dist` says. A scenario that cannot be read is a failing item. A run that could not be made, or must not be judged, is
+an error of its items, with the runner's own words; nothing ever skips.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.agreement import agreement_for
+from scenarios.campaign import Runner, valid_run
+from scenarios.checks import checks_for
+from scenarios.load import LoadError, load
+from scenarios.record import Mode, Record, record_path
+from scenarios.spec import Scenario
+from scenarios.verdict import Verdict
+
+SUITE = "scenarios"
+"""The folder whose .toml files are scenarios. Elsewhere one must be named on the command line."""
+MODES: tuple[Mode, ...] = ("real", "simulated")
+
+
+class ScenarioPlugin:
+    """pytest plugin that collects scenarios and has them run by the given runners; records go to `out`."""
+
+    def __init__(self, runners: Mapping[Mode, Runner], out: Path) -> None:
+        self._runs = Runs(runners, out)
+
+    def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "ScenarioFile | None":
+        """Take a .toml file as a scenario if it lies in the suite or was named."""
+        if file_path.suffix != ".toml":
+            return None
+        if not parent.session.isinitpath(file_path) and parent.config.rootpath / SUITE not in file_path.parents:
+            return None
+        file: ScenarioFile = ScenarioFile.from_parent(parent, path=file_path, runs=self._runs)
+        return file
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> object:
+        """Keep the items of a file together: on two workers a scenario would be run twice."""
+        # Only pytest-xdist calls this, so it is there.
+        from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]  # noqa: PLC0415 - an optional dependency without types
+
+        return LoadFileScheduling(config, log)
+
+
+class Runs:
+    """The runs of a session, each made when it is first asked for; a failed one is not tried again."""
+
+    def __init__(self, runners: Mapping[Mode, Runner], out: Path) -> None:
+        self.out = out
+        self._runners = runners
+        self._made: dict[tuple[Path, Mode], Record | Exception] = {}
+
+    def get(self, file: Path, scenario: Scenario, mode: Mode) -> Record:
+        """Return the record of a run. Raises what its runner raised, to every item that asks."""
+        if (file, mode) not in self._made:
+            try:
+                self._made[file, mode] = valid_run(self._runners[mode], scenario, self.out)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is the result of this run
+                self._made[file, mode] = error
+        made = self._made[file, mode]
+        if isinstance(made, Exception):
+            raise made
+        return made
+
+
+class ScenarioFile(pytest.File):
+    """One scenario."""
+
+    def __init__(self, *, runs: Runs, **kw: Any) -> None:
+        super().__init__(**kw)
+        self.runs = runs
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Yield both modes and the agreement, or the one item that fails because the file cannot be read."""
+        try:
+            scenario = load(self.path)
+        except LoadError as error:
+            yield Unreadable.from_parent(self, name="load", error=error)
+            return
+        for mode in MODES:
+            yield Part.from_parent(self, name=mode, scenario=scenario, modes=(mode,), checks=checks_for(scenario))
+        yield Part.from_parent(self, name="agreement", scenario=scenario, modes=MODES, checks=agreement_for(scenario))
+
+
+class Part(pytest.Collector):
+    """real, simulated or agreement: the checks that look at the same records."""
+
+    def __init__(self, *, scenario: Scenario, modes: tuple[Mode, ...], checks: Mapping[str, Any], **kw: Any) -> None:
+        super().__init__(**kw)
+        self.scenario = scenario
+        self.modes = modes
+        self.checks = checks
+
+    def collect(self) -> Iterator["CheckItem"]:
+        """Yield one item for each check."""
+        for name, check in self.checks.items():
+            yield CheckItem.from_parent(self, name=name, check=check)
+
+    def records(self) -> list[Record]:
+        """Return the records that the checks look at; makes the runs that are still missing."""
+        file = self.getparent(ScenarioFile)
+        assert file is not None, "a part belongs to a file"
+        return [file.runs.get(file.path, self.scenario, mode) for mode in self.modes]
+
+    def paths(self) -> list[Path]:
+        """Return where the records are."""
+        file = self.getparent(ScenarioFile)
+        assert file is not None, "a part belongs to a file"
+        return [record_path(file.runs.out, self.scenario.name, mode) for mode in self.modes]
+
+
+class CheckFailed(Exception):  # noqa: N818 - not an error of the program but the verdict of a check
+    """A check did not pass."""
+
+    def __init__(self, name: str, verdict: Verdict) -> None:
+        super().__init__(f"{name}: {verdict.state}: {verdict.detail}")
+
+
+class CheckItem(pytest.Item):
+    """One check of one scenario."""
+
+    def __init__(self, *, check: Any, **kw: Any) -> None:
+        super().__init__(**kw)
+        self.check = check
+        self._records: list[Record] = []
+
+    def setup(self) -> None:
+        """Make the runs; what goes wrong here is an error, not a failed check."""
+        part = self._part
+        try:
+            self._records = part.records()
+        except Exception as error:
+            if not hasattr(error, "exit_code"):
+                raise
+            pytest.fail(f"{error}\n{self._about()}", pytrace=False)
+
+    def runtest(self) -> None:
+        """Judge. Raises CheckFailed unless the check passes."""
+        verdict: Verdict = self.check(*self._records)
+        if not verdict.passed:
+            raise CheckFailed(self.name, verdict)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Say what was found and how to see it again."""
+        if isinstance(excinfo.value, CheckFailed):
+            return f"{excinfo.value}\n{self._about()}"
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Name the item in reports as its id does."""
+        return self.path, None, f"{self._part.name}::{self.name}"
+
+    @property
+    def _part(self) -> Part:
+        assert isinstance(self.parent, Part), "checks belong to a part"
+        return self.parent
+
+    def _about(self) -> str:
+        part = self._part
+        records = " and ".join(str(_short(path, self.config.invocation_params.dir)) for path in part.paths())
+        return (
+            f"  scenario  {part.scenario.name}, seed {part.scenario.seed}, mode {part.name}\n"
+            f"  rerun     pytest {shlex.quote(self.nodeid)}\n"
+            f"  record    {records}"
+        )
+
+
+class Unreadable(pytest.Item):
+    """A scenario that cannot be used: fails with the loader's one line."""
+
+    def __init__(self, *, error: LoadError, **kw: Any) -> None:
+        super().__init__(**kw)
+        self.error = error
+
+    def runtest(self) -> None:
+        """Fail."""
+        raise self.error
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """Say what is wrong, without a stack."""
+        return str(excinfo.value) if excinfo.value is self.error else super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        """Name the item in reports as its id does."""
+        return self.path, None, self.name
+
+
+def _short(path: Path, base: Path) -> Path:
+    return path.relative_to(base) if path.is_relative_to(base) else path
