@@ -1,4 +1,4 @@
-"""What live tests need: reserved ports, children that are gone at the end, and the real Toxiproxy server."""
+"""What live tests need: reserved ports, children that are gone at the end, the real Toxiproxy server, a frontend."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,6 +10,8 @@ from chaos.ports import PortReservations
 from chaos.processes import Children
 from chaos.provision import Server, ensure_server
 from chaos.toxiproxy import Toxiproxy
+from scenarios.spec import Service
+from tests.chaos.live_frontend import LiveFrontend
 
 
 @pytest.fixture(scope="session")
@@ -37,3 +39,18 @@ async def toxiproxy(toxiproxy_server: Server, ports: PortReservations, children:
     """A running Toxiproxy server, its API on a port of its own."""
     async with await Toxiproxy.open(toxiproxy_server, children=children, ports=ports) as opened:
         yield opened
+
+
+@pytest.fixture
+def service() -> Service:
+    """How long the live frontend takes; a test module may override it."""
+    return Service(first_token_s=0.02, token_gap_s=0.01, tokens=5)
+
+
+@pytest_asyncio.fixture
+async def frontend(ports: PortReservations, tmp_path: Path, service: Service) -> AsyncIterator[LiveFrontend]:
+    """A fake frontend in the test's own loop."""
+    live = LiveFrontend(ports.take(), ports.take(), tmp_path / "a-0.jsonl", service)
+    await live.open()
+    yield live
+    await live.close()
