@@ -12,43 +12,14 @@ A driver answers Send with an Outcome, Wait with anything, Relay with an End, an
 """
 
 from collections.abc import Generator
-from enum import StrEnum
 
 from router.core.delivery import Delivery, Outcome
-from router.core.policy import Policy, Request, Send
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.policy import Policy
 from router.core.refusal import CLIENT_LEFT, Code, Reason, code_for
 
-
-class Wait:
-    """Effect: sleep until `until_s` (monotonic seconds) or until the policy changes, whichever is first."""
-
-    __slots__ = ("until_s",)
-
-    def __init__(self, until_s: float) -> None:
-        self.until_s = until_s
-
-    def __repr__(self) -> str:
-        return f"Wait({self.until_s:g})"
-
-
-class Relay:
-    """Effect: pass the pool's answer on. Nothing can be sent after it. Answered with an End."""
-
-    __slots__ = ("outcome",)
-
-    def __init__(self, outcome: Outcome) -> None:
-        self.outcome = outcome
-
-    def __repr__(self) -> str:
-        return f"Relay({self.outcome.status})"
-
-
-class End(StrEnum):
-    """How passing an answer on ended."""
-
-    COMPLETE = "complete"
-    BROKEN = "broken"  # the pool's side broke off
-    IDLE = "idle"  # the pool fell silent for longer than the idle time-out
+RETRY_LATER = frozenset((Reason.NO_POOL, Reason.OVERLOADED))
+"""Refusals that tell the client when to come back."""
 
 
 class Reply:
@@ -79,72 +50,55 @@ class Reply:
         return f"<Reply {self.code or self.reason} sends={self.sends}>"
 
 
-Effect = Send | Wait | Relay
+Effect = Send | Waiting | Relay
 Forwarding = Generator[Effect, "Outcome | End | None", Reply]
 
 
 def forward(policy: Policy, request: Request) -> Forwarding:
     """Forward one request: yields effects, returns the Reply; counts it in the policy's tally on every path."""
-    told, sends = CLIENT_LEFT, 0
+    told, sends, outcome = CLIENT_LEFT, 0, None
     try:
-        send = yield from _first(policy, request)
-        while isinstance(send, Send):
-            sends = send.attempt
-            outcome, end = yield from _attempt(policy, send)
+        step = yield from _first(policy, request)
+        while isinstance(step, Send):
+            sends = step.attempt
+            outcome, end = yield from _attempt(policy, step)
             if end is not None:
                 told = str(outcome.status)
                 return Reply(Reason.ANSWERED, outcome, sends, end=end)
-            following = policy.again(request, send, outcome)
-            if isinstance(following, Send):
-                policy.tally.failovers[send.lease.frontend.pool, following.lease.frontend.pool] += 1
-                send = following
-                continue
-            policy.tally.failovers_refused[following] += 1
-            reply = Reply(following, outcome, sends)
-            told = str(reply.code)
-            return reply
-        reply = Reply(send, None, 0, retry_after_s=policy.retry_after_s() if send is Reason.NO_POOL else None)
+            step = policy.again(step, outcome)
+        retry_after_s = policy.retry_after_s(request.model) if step in RETRY_LATER else None
+        reply = Reply(step, outcome, sends, retry_after_s=retry_after_s)
         told = str(reply.code)
         return reply
     finally:
         policy.tally.request_ended(told, sends)
 
 
-def _first(policy: Policy, request: Request) -> Generator[Wait, object, Send | Reason]:
+def _first(policy: Policy, request: Request) -> Generator[Waiting, object, Send | Reason]:
     """Decide the first send, waiting at most the patience while nothing is usable."""
-    if not policy.serves(request.model):
-        return Reason.UNKNOWN_MODEL
-    patient_until_s = policy.clock.monotonic() + policy.config.patience_s
-    while True:
-        now = policy.clock.monotonic()
-        if now >= request.until_s:
-            return Reason.DEADLINE
-        send = policy.decide(request)
-        if send is not None:
-            return send
-        if now >= patient_until_s:
-            return Reason.NO_POOL
-        policy.waiting += 1
+    step = policy.decide(request)
+    while isinstance(step, Waiting):
+        waiting = step
         try:
-            yield Wait(min(patient_until_s, request.until_s))
-        finally:
-            policy.waiting -= 1
+            yield waiting
+        except BaseException:
+            policy.withdraw(waiting)
+            raise
+        step = policy.woke(waiting)
+    return step
 
 
 def _attempt(policy: Policy, send: Send) -> Generator[Send | Relay, "Outcome | End | None", tuple[Outcome, End | None]]:
     """Make one send and, if it is answered, pass the answer on; the lease is held until then."""
-    outcome: Outcome | None = None
     try:
-        answer = yield send
-        assert isinstance(answer, Outcome), "a Send is answered with an Outcome"
-        outcome = answer
+        outcome = yield send
+        assert isinstance(outcome, Outcome), "a Send is answered with an Outcome"
         policy.observe(send, outcome)
         if outcome.delivery is not Delivery.ANSWERED:
             return outcome, None
         end = yield Relay(outcome)
         assert isinstance(end, End), "a Relay is answered with an End"
+        policy.relayed(send, end)
         return outcome, end
     finally:
-        send.lease.release()
-        if outcome is None:
-            policy.tally.send_ended(send.lease.frontend.pool, None)
+        policy.release(send)

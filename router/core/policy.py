@@ -1,162 +1,304 @@
 """The decisions of one router, as methods: decide, observe, again, release.
 
-`forward()` (forwarding.py) is a thin generator around them; a model that needs speed calls them directly. Nothing here
-waits, and nothing here knows what the time is: clock and random source come from outside.
+`forward()` (forwarding.py) is a thin generator around them; a model that needs speed calls them directly:
+
+    step = policy.decide(request)              a Send, a Waiting (sleep, then policy.woke(it)), or a Reason
+    policy.observe(send, outcome)              learn; then, if it was answered, relay and policy.relayed(send, end)
+    policy.release(send)                       always, whatever happened
+    step = policy.again(send, outcome)         after a failed send: the next Send, or the Reason why there is none
+
+Nothing here waits, and nothing here knows what the time is: clock and random source come from outside.
 """
 
 from collections.abc import Callable
 
+from router.core.admission import WaitQueue
+from router.core.affinity import Key, Pins
 from router.core.clock import Clock
-from router.core.config import RouterConfig
-from router.core.delivery import Delivery, Outcome
-from router.core.in_flight import FrontendState, Lease
+from router.core.config import RouterConfig, Selection
+from router.core.cooldown import Cooldown, Verdict, verdict_of
+from router.core.delivery import OWN_TIMEOUTS, Cause, Delivery, Outcome
+from router.core.effects import End, Request, Send, Wait, Waiting
+from router.core.in_flight import FrontendState, Ledger
+from router.core.primary import Primary
+from router.core.random_source import RandomSource
 from router.core.refusal import Reason
-from router.core.selection import Candidate, RoundRobin, Selector
+from router.core.roster import Group, Roster
+from router.core.selection import Candidate, LeastInFlight, PowerOfTwoChoices, PrimaryBackup, RoundRobin, Selector
 from router.core.tally import Tally
-from router.core.topology import Catalog
+from router.core.topology import Catalog, Frontend
+from router.core.trials import Trial, Trials
+from router.core.usable import Usable
 
-
-class Request:
-    """What the decisions must know of one client request.
-
-    `until_s` is the deadline on the monotonic clock; `retries_left` is what the layers above have left for us.
-    """
-
-    __slots__ = ("model", "retries_left", "session", "until_s")
-
-    def __init__(self, model: str, until_s: float, *, retries_left: int = 1, session: str | None = None) -> None:
-        self.model = model
-        self.until_s = until_s
-        self.retries_left = retries_left
-        self.session = session
-
-
-class Send:
-    """Effect: hand the request to `lease.frontend`. Answered with an Outcome.
-
-    The driver gives up connecting at `connect_until_s` and everything before headers at `until_s` (monotonic seconds),
-    and calls `lease.handed_over()` when the body slot is taken.
-    """
-
-    __slots__ = ("attempt", "connect_until_s", "lease", "until_s")
-
-    def __init__(self, lease: Lease, attempt: int, connect_until_s: float, until_s: float) -> None:
-        self.lease = lease
-        self.attempt = attempt
-        self.connect_until_s = connect_until_s
-        self.until_s = until_s
-
-    def __repr__(self) -> str:
-        return f"Send({self.lease.frontend.name} #{self.attempt})"
+Ready = Callable[[Frontend, str], bool]
+"""Tells whether a frontend is ready for a model; the names of models are those of `Catalog.cursor_for`."""
 
 
 class Policy:
     """State and decisions of one router."""
 
-    def __init__(self, config: RouterConfig, clock: Clock, selector: Selector, catalog: Catalog) -> None:
+    def __init__(
+        self, config: RouterConfig, clock: Clock, rng: RandomSource, catalog: Catalog, *, ready: Ready
+    ) -> None:
         self.config = config
         self.clock = clock
         self.tally = Tally()
-        self.waiting = 0
-        self.on_change: Callable[[], None] = _nobody_listens
-        """Called when something that a waiting request could use has changed; the driver hangs its wake-up here."""
-        self._selector = selector
-        self._states: dict[str, FrontendState] = {}
-        self._leaving: list[FrontendState] = []
-        self._candidates: dict[str, tuple[Candidate, ...]] = {}
-        self.catalog = catalog
+        self.queue = WaitQueue(config)
+        self.primary = Primary(config, clock.monotonic()) if config.selection is Selection.PRIMARY_BACKUP else None
+        self.roster = Roster(lambda: Cooldown(config), ready)
+        self._rng = rng
+        self._ledger = Ledger(clock, self._changed, in_flight_max=config.in_flight_max, slow_s=config.slow_s)
+        self._pins = Pins(idle_s=config.session_idle_s, sessions_max=config.sessions_max)
+        self.usable = Usable(self.roster, self._ledger, rng)
+        self._trials = Trials(self.roster, self.queue, pause_s=config.trial_pause_s, trials_max=config.trials_max)
+        self._idle_trials: list[Wait] = []
+        self._selector = _selector(config, rng, self.primary)
         self.publish(catalog)
 
+    # ---- who is there
+
+    @property
+    def catalog(self) -> Catalog:
+        """The present list of pools."""
+        return self.roster.catalog
+
     def publish(self, catalog: Catalog) -> None:
-        """Take a new list of pools.
+        """Take a new list of pools; what is known of a frontend survives as long as its name and address do."""
+        self.roster.publish(catalog)
+        self.usable.roster_changed()
+        self._pools_changed()
 
-        What is remembered of a frontend survives as long as its name and address do, or a send to it is under way.
-        """
-        known = {state.frontend: state for state in (*self._states.values(), *self._leaving)}
-        self.catalog = catalog
-        self._states = {
-            f.name: known.pop(f) if f in known else FrontendState(f) for pool in catalog.pools for f in pool.frontends
-        }
-        self._leaving = [state for state in known.values() if state.in_flight]
-        self._candidates.clear()
-        self._changed()
+    def ready_changed(self) -> None:
+        """Take in that some frontend has become ready for a model, or is no longer."""
+        self.roster.refresh()
+        self._pools_changed()
 
-    def serves(self, model: str) -> bool:
-        """Tell whether the model may be asked for; while no pool is known at all, nothing can be said against it."""
-        return not self.catalog.pools or bool(self.catalog.pools_for(model))
+    def in_flight(self) -> dict[str, int]:
+        """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
+        return self.roster.in_flight()
 
-    def decide(self, request: Request, *, tried: Lease | None = None) -> Send | None:
-        """Choose the next send and take its lease; None: nothing can be tried now.
+    # ---- the rule
 
-        `tried` is the lease of the first send: its pool is never chosen again.
-        """
-        candidates = self._candidates_for(request.model)
-        if tried is not None:
-            candidates = self._without(candidates, tried.frontend.pool)
-        if not candidates:
-            return None
-        model = self.catalog.cursor_for(request.model)
-        state = self._selector.choose(model, candidates, second=tried is not None)
-        attempt = 1 if tried is None else 2
-        return Send(Lease(state, self._changed), attempt, self._connect_until_s(request, attempt), request.until_s)
+    def decide(self, request: Request) -> Send | Waiting | Reason:
+        """Choose the first send and take its lease; nothing usable: a place in the queue, or why there is none."""
+        now = self.clock.monotonic()
+        group = self.roster.group_for(request.model)
+        if now >= request.until_s:
+            return Reason.DEADLINE
+        if not self.queue.must_join(group.model):
+            send = self._choose(request, group, now)
+            if send is not None:
+                return send
+        if not self._known(request.model):
+            return Reason.UNKNOWN_MODEL
+        waiting = Waiting(request, group.model, min(request.until_s, now + self.config.patience_s))
+        if not self.queue.join(waiting):
+            return Reason.OVERLOADED
+        self._wake_idle_trials()
+        return waiting
+
+    def woke(self, waiting: Waiting) -> Send | Waiting | Reason:
+        """Decide again for a request that waited: a send, the same wait once more, or why there is none."""
+        now = self.clock.monotonic()
+        group = self.roster.group_for(waiting.request.model)
+        step: Send | Waiting | Reason | None = None
+        if now >= waiting.request.until_s:
+            step = Reason.DEADLINE
+        elif self.queue.is_next(waiting):
+            step = self._choose(waiting.request, group, now)
+        if step is None:
+            if now < waiting.until_s and self.queue.holds(waiting):
+                return waiting
+            step = self._why_none(waiting, group)
+        self.queue.leave(waiting)
+        return step
+
+    def withdraw(self, waiting: Waiting) -> None:
+        """Take in that the client of a waiting request left."""
+        self.queue.leave(waiting)
 
     def observe(self, send: Send, outcome: Outcome) -> None:
-        """Learn from how a send ended."""
-        self.tally.send_ended(send.lease.frontend.pool, outcome)
+        """Learn from how a send ended; of an answer only that there is one, its stream is still to come."""
+        send.outcome = outcome
+        state, now = send.lease.state, self.clock.monotonic()
+        self.tally.send_ended(state.frontend.pool, outcome)
+        key = self._session_of(send.request)
+        if key is not None:
+            self._pins.ended(key, state.frontend.pool, outcome)
+        if outcome.delivery is Delivery.ANSWERED:
+            return
+        self._learn(state, verdict_of(outcome, hang=send.hang, on_5xx=True), str(outcome.cause))
+        if self.primary is not None and _says_of_pool(send, outcome):
+            self.primary.timed_out(state.frontend.pool, now)
 
-    def again(self, request: Request, send: Send, outcome: Outcome) -> Send | Reason:
+    def relayed(self, send: Send, end: End) -> None:
+        """Learn from how an answer ended."""
+        assert send.outcome is not None, "an answer was observed before it was passed on"
+        if end is End.COMPLETE:
+            verdict = verdict_of(send.outcome, hang=send.hang, on_5xx=self.config.cooldown_on_5xx)
+            self._learn(send.lease.state, verdict, str(send.outcome.status))
+        else:
+            self._learn(send.lease.state, Verdict.BAD, f"stream {end}")
+
+    def again(self, send: Send, outcome: Outcome) -> Send | Reason:
         """Return the next send after a failed one, or the reason why there is none."""
+        step = self._again(send, outcome)
+        if isinstance(step, Send):
+            self.tally.failovers[send.lease.frontend.pool, step.lease.frontend.pool] += 1
+        else:
+            self.tally.failovers_refused[step] += 1
+        return step
+
+    def release(self, send: Send) -> None:
+        """Give back what a send held; one that has no outcome is counted as a send without an answer."""
+        send.lease.release()
+        if send.outcome is None:
+            self.tally.send_ended(send.lease.frontend.pool, None)
+
+    def retry_after_s(self, model: str) -> float:
+        """Seconds after which a refused client may find something usable, spread so that not all return at once."""
+        now = self.clock.monotonic()
+        group = self.roster.group_for(model)
+        rest_s = 0.0
+        if group.all_benched():
+            rest_s = min((state.cooldown.until_s - now for state in group.states()), default=0.0)
+        spread_s = self._rng.random() * self.config.retry_after_spread_s
+        return max(rest_s, self.config.retry_after_min_s) + spread_s
+
+    # ---- trials of benched frontends (the loop is in loops.py)
+
+    def next_trial(self) -> Trial | None:
+        """Take the permit for the trial that is due, if one is."""
+        state = self._trials.next(self.clock.monotonic())
+        return None if state is None else Trial(state, self.clock, self._standing_changed)
+
+    def until_next_trial(self) -> Wait:
+        """Return a wait until a trial may be due; give it back to `no_longer_idle`."""
+        idle = Wait(self._trials.due_s())
+        self._idle_trials.append(idle)
+        return idle
+
+    def no_longer_idle(self, idle: Wait) -> None:
+        """Take back a wait of `until_next_trial`."""
+        self._idle_trials.remove(idle)
+
+    # ---- inside
+
+    def _choose(self, request: Request, group: Group, now: float, *, tried: str | None = None) -> Send | None:
+        """Choose among what is usable now, without the pool that was tried, and take a lease."""
+        candidates = self.usable.among(group.candidates, now)
+        if tried is not None:
+            candidates = tuple(c for c in candidates if c.pool.name != tried)
+        if not candidates:
+            return None
+        key = self._session_of(request)
+        if key is not None:
+            candidates = self._preferred(key, candidates, now)
+        if self.primary is not None:
+            self.primary.at(now)
+        state = self._selector.choose(group.model, candidates, second=tried is not None)
+        if key is not None:
+            self._pins.chosen(key, state.frontend.pool, now)
+        return self._send(request, state, now, attempt=1 if tried is None else 2)
+
+    def _send(self, request: Request, state: FrontendState, now: float, *, attempt: int) -> Send:
+        lease = self._ledger.take(state, now)
+        config, left_s = self.config, request.until_s - now
+        if attempt == 1:
+            left_s /= 2  # the first connect leaves half of what is left, so that a failover still fits
+        if not lease.leads:
+            return Send(request, lease, attempt, now + min(config.slow_s, left_s), Verdict.NEUTRAL)
+        if left_s >= config.connect_timeout_s:
+            return Send(request, lease, attempt, now + config.connect_timeout_s, Verdict.HANGS)
+        # A client in a hurry must not bench anything: a bound that is short even for a slow connect says nothing.
+        hang = Verdict.BAD if left_s > config.slow_s else Verdict.NEUTRAL
+        return Send(request, lease, attempt, now + left_s, hang)
+
+    def _why_none(self, waiting: Waiting, group: Group) -> Reason:
+        """Name the bound that ended a wait: full pools and a full queue are overload, all else is no usable pool."""
+        full = any(not self._ledger.has_room(candidate.pool) for candidate in group.candidates)
+        return Reason.OVERLOADED if full or not self.queue.holds(waiting) else Reason.NO_POOL
+
+    def _again(self, send: Send, outcome: Outcome) -> Send | Reason:
         if outcome.delivery is not Delivery.UNSENT:
             return Reason.MAYBE_SENT
         if send.attempt > 1:
             return Reason.TWO_SENDS
-        if request.retries_left < 1:
+        if send.request.retries_left < 1:
             return Reason.BUDGET
-        if self.clock.monotonic() >= request.until_s:
-            return Reason.DEADLINE
-        return self.decide(request, tried=send.lease) or Reason.NO_OTHER_POOL
-
-    def retry_after_s(self) -> float:
-        """Seconds after which a refused client may find something usable."""
-        return self.config.patience_s
-
-    def in_flight(self) -> dict[str, int]:
-        """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
-        counts = {pool.name: 0 for pool in self.catalog.pools}
-        for state in (*self._states.values(), *(s for s in self._leaving if s.in_flight)):
-            counts[state.frontend.pool] = counts.get(state.frontend.pool, 0) + state.in_flight
-        return counts
-
-    def _connect_until_s(self, request: Request, attempt: int) -> float:
         now = self.clock.monotonic()
-        left = request.until_s - now
-        # The first connect may use half of what is left, so that a failover still fits before the deadline.
-        return now + min(self.config.connect_timeout_s, left / 2 if attempt == 1 else left)
+        if now >= send.request.until_s:
+            return Reason.DEADLINE
+        group = self.roster.group_for(send.request.model)
+        return self._choose(send.request, group, now, tried=send.lease.frontend.pool) or Reason.NO_OTHER_POOL
 
-    def _candidates_for(self, asked: str) -> tuple[Candidate, ...]:
-        model = self.catalog.cursor_for(asked)
-        found = self._candidates.get(model)
-        if found is None:
-            found = self._candidates[model] = tuple(
-                Candidate(pool.name, [self._states[f.name] for f in pool.frontends])
-                for pool in self.catalog.pools_for(model)
-                if not pool.draining
-            )
-        return found
+    def _preferred(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:
+        for pool in self._pins.preferred(key, now):
+            preferred = tuple(c for c in candidates if c.pool.name == pool)
+            if preferred:
+                return preferred
+        return candidates
 
-    @staticmethod
-    def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
-        return tuple(c for c in candidates if c.pool != pool)
+    def _session_of(self, request: Request) -> Key | None:
+        """Name what is pinned; with primary and backup all sessions are where the traffic is."""
+        if request.session is None or self.primary is not None:
+            return None
+        return request.session, self.catalog.cursor_for(request.model)
+
+    def _known(self, model: str) -> bool:
+        """Tell whether the model may be asked for; while no pool is known at all, nothing can be said against it."""
+        return not self.catalog.pools or bool(self.catalog.pools_for(model))
+
+    def _learn(self, state: FrontendState, verdict: Verdict, what: str) -> None:
+        if state.cooldown.learn(verdict, self.clock.monotonic(), what):
+            self._standing_changed(state)
+
+    def _standing_changed(self, state: FrontendState) -> None:
+        self.usable.standing_changed(state)
+        self._pools_changed()
+
+    def _pools_changed(self) -> None:
+        if self.primary is not None:
+            self.primary.usable_changed(self.roster.standing_pools(), self.clock.monotonic())
+        self._changed()
+        self._wake_idle_trials()
 
     def _changed(self) -> None:
-        if self.waiting:
-            self.on_change()
+        if self.queue.count:
+            self.queue.wake()
+
+    def _wake_idle_trials(self) -> None:
+        for idle in tuple(self._idle_trials):
+            idle.wake()
 
 
-def _nobody_listens() -> None:
-    """Stand in until a driver wants to be told of changes."""
+def _says_of_pool(send: Send, outcome: Outcome) -> bool:
+    """Tell whether an outcome is a time-out of our own after hand-over that a client's hurry did not cause."""
+    if outcome.delivery is not Delivery.UNKNOWN or outcome.cause not in OWN_TIMEOUTS:
+        return False
+    return outcome.cause is not Cause.DEADLINE or not send.request.deadline_lowered
 
 
-def build_policy(config: RouterConfig, clock: Clock, catalog: Catalog) -> Policy:
+def _selector(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
+    match config.selection:
+        case Selection.ROUND_ROBIN:
+            return RoundRobin()
+        case Selection.LEAST_IN_FLIGHT:
+            return LeastInFlight(rng)
+        case Selection.POWER_OF_TWO_CHOICES:
+            return PowerOfTwoChoices(rng)
+        case Selection.PRIMARY_BACKUP:
+            assert primary is not None
+            return PrimaryBackup(primary)
+
+
+def _always(_: Frontend, __: str) -> bool:
+    """Stand in where no health rules are asked."""
+    return True
+
+
+def build_policy(
+    config: RouterConfig, clock: Clock, rng: RandomSource, catalog: Catalog, *, ready: Ready = _always
+) -> Policy:
     """Build a working policy; the only constructor that router, model and tests use."""
-    return Policy(config, clock, RoundRobin(), catalog)
+    return Policy(config, clock, rng, catalog, ready=ready)

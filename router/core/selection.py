@@ -1,14 +1,20 @@
 """Which of the usable frontends takes a send.
 
-Round robin rotates over the pools that serve the model, then over the chosen pool's frontends, so each pool has an
-equal share whatever its number of frontends. First and second choices turn separate cursors: with one shared cursor,
-two pools and one of them dead, every first send would meet the dead one (cursor resonance).
+A pool is chosen first, then one of its frontends, so a pool's share does not hang on its number of frontends.
+
+Laws
+1. First and second choices turn separate cursors: with one shared cursor, two pools and one of them dead, every first
+   send would meet the dead one (cursor resonance).
+2. A failure never makes a pool look better: a pool that refuses at once has the lowest count in flight, so while
+   something failed lately it gets its turn and no more (no magnet).
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from router.core.in_flight import FrontendState
+from router.core.in_flight import FrontendState, PoolState
+from router.core.primary import Primary
+from router.core.random_source import RandomSource
 
 
 class Candidate:
@@ -16,33 +22,137 @@ class Candidate:
 
     __slots__ = ("frontends", "pool")
 
-    def __init__(self, pool: str, frontends: Sequence[FrontendState]) -> None:
+    def __init__(self, pool: PoolState, frontends: Sequence[FrontendState]) -> None:
         self.pool = pool
         self.frontends = frontends
+
+    @property
+    def in_flight(self) -> int:
+        """Sends under way at the pool."""
+        return self.pool.in_flight
+
+    @property
+    def wary(self) -> bool:
+        """Tell whether any of these frontends failed lately."""
+        return any(state.cooldown.wary for state in self.frontends)
 
 
 class Selector(Protocol):
     """Chooses among candidates, which are sorted by pool name and never empty."""
 
-    def choose(self, model: str, candidates: Sequence[Candidate], *, second: bool) -> FrontendState:
+    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
         """Return the frontend that takes the send; `second` is true for a failover."""
         ...
 
 
-class RoundRobin:
-    """Equal shares in turn; cursors are kept modulo the present number of candidates and never reset."""
+class Turns:
+    """Cursors that go round, one for each key; kept modulo the present number of places and never reset."""
 
-    __slots__ = ("_frontend_turns", "_pool_turns")
+    __slots__ = ("_turns",)
 
     def __init__(self) -> None:
-        self._pool_turns: dict[tuple[str, bool], int] = {}
-        self._frontend_turns: dict[tuple[str, bool], int] = {}
+        self._turns: dict[tuple[str, bool], int] = {}
 
-    def choose(self, model: str, candidates: Sequence[Candidate], *, second: bool) -> FrontendState:
+    def next(self, key: tuple[str, bool], places: int) -> int:
+        """Return the place whose turn it is and move on."""
+        turn = self._turns.get(key, 0)
+        self._turns[key] = turn + 1
+        return turn % places
+
+
+class RoundRobin:
+    """Equal shares in turn: pools of the model first, then frontends of the pool."""
+
+    __slots__ = ("_frontends", "_pools")
+
+    def __init__(self) -> None:
+        self._pools = Turns()
+        self._frontends = Turns()
+
+    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
         """Take the next pool of this model, then that pool's next frontend."""
-        turn = self._pool_turns.get((model, second), 0)
-        self._pool_turns[model, second] = turn + 1
-        candidate = candidates[turn % len(candidates)]
-        turn = self._frontend_turns.get((candidate.pool, second), 0)
-        self._frontend_turns[candidate.pool, second] = turn + 1
-        return candidate.frontends[turn % len(candidate.frontends)]
+        candidate = candidates[self._pools.next((model, second), len(candidates))]
+        return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
+
+
+class _Loaded(Protocol):
+    @property
+    def wary(self) -> bool: ...
+
+
+Place = TypeVar("Place", Candidate, FrontendState)
+"""Where load is counted: at a pool, then at one of its frontends."""
+
+
+class LeastInFlight:
+    """The fewest sends under way; ties are broken at random."""
+
+    __slots__ = ("_rng", "_turns")
+
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
+        self._turns = Turns()
+
+    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
+        """Take the least loaded pool of this model, then its least loaded frontend."""
+        candidate = self._least(candidates, (model, second))
+        return self._least(candidate.frontends, (candidate.pool.name, second))
+
+    def _least(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, self._turns, key)
+        if in_turn is not None:
+            return in_turn
+        fewest = min(place.in_flight for place in places)
+        least = [place for place in places if place.in_flight == fewest]
+        return least[self._rng.randrange(len(least))] if len(least) > 1 else least[0]
+
+
+class PowerOfTwoChoices:
+    """The less loaded of two different ones drawn at random; the first drawn wins a tie."""
+
+    __slots__ = ("_rng", "_turns")
+
+    def __init__(self, rng: RandomSource) -> None:
+        self._rng = rng
+        self._turns = Turns()
+
+    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
+        """Draw two pools of this model, then two frontends of the better one."""
+        candidate = self._draw(candidates, (model, second))
+        return self._draw(candidate.frontends, (candidate.pool.name, second))
+
+    def _draw(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, self._turns, key)
+        if in_turn is not None:
+            return in_turn
+        if len(places) == 1:
+            return places[0]
+        one = self._rng.randrange(len(places))
+        other = self._rng.randrange(len(places) - 1)
+        first, second = places[one], places[other + (other >= one)]
+        return second if second.in_flight < first.in_flight else first
+
+
+class PrimaryBackup:
+    """Everything to the active pool; its frontends in turn."""
+
+    __slots__ = ("_frontends", "_primary")
+
+    def __init__(self, primary: Primary) -> None:
+        self._primary = primary
+        self._frontends = Turns()
+
+    def choose(self, _model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
+        """Take the active pool if it could take the send, else the first by name."""
+        active = self._primary.active
+        candidate = next((c for c in candidates if c.pool.name == active), candidates[0])
+        return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
+
+
+def _wary_turn(places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> tuple[Place | None, Sequence[Place]]:
+    """Give those that failed lately their turn: return one if its turn is now, else the places load decides among."""
+    good = [place for place in places if not place.wary]
+    if len(good) == len(places):
+        return None, places
+    in_turn = places[turns.next(key, len(places))]
+    return (in_turn, places) if in_turn.wary else (None, good)

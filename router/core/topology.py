@@ -1,6 +1,6 @@
 """Pools, their frontends, and which pools serve a model."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -52,6 +52,12 @@ class Catalog:
         Clients choose the names they ask for, so state under every name asked for would have no bound.
         """
         return model if model in self._named else ""
+
+    def cursors(self) -> Iterator[str]:
+        """Yield every name under which state of a model is kept."""
+        yield from sorted(self._named)
+        if any(not pool.models for pool in self.pools):
+            yield ""
 
     def pools_for(self, model: str) -> tuple[Pool, ...]:
         """Return the pools that serve the model, sorted by name."""

@@ -1,7 +1,7 @@
 """Playbooks: what comes in (>>) and which effect must go out (<<), so that a test reads like the rule.
 
 assert (
-    Playbook(policy)
+    asked(policy)
     << send("a-0")
     >> REFUSED
     << send("b-0")
@@ -12,13 +12,18 @@ assert (
 )
 """
 
-from collections.abc import Callable
+import random
+from collections import Counter
+from collections.abc import Callable, Container, Generator
+from typing import Any
 
-from router.core import forwarding
+from router.core import forwarding, loops
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Delivery, Outcome
-from router.core.forwarding import Effect, End, Relay, Reply, Wait
-from router.core.policy import Policy, Request, Send, build_policy
+from router.core.effects import Connect, End, Probe, Relay, Request, Send, Wait
+from router.core.forwarding import Reply
+from router.core.in_flight import FrontendState
+from router.core.policy import Policy, build_policy
 from router.core.topology import Catalog, Frontend, Pool
 
 START_S = 5000.0
@@ -52,8 +57,14 @@ def _pool(word: str) -> Pool:
 
 
 def policy_of(*shape: str, clock: ManualClock | None = None, config: RouterConfig | None = None) -> Policy:
-    """Build a policy over pools in the words of `pools`."""
-    return build_policy(config or RouterConfig(), clock or ManualClock(), Catalog(pools(*shape)))
+    """Build a policy over pools in the words of `pools`, with a seeded random source."""
+    config, clock = config or RouterConfig(), clock or ManualClock()
+    return build_policy(config, clock, random.Random(7), Catalog(pools(*shape)))
+
+
+def state_of(policy: Policy, name: str) -> FrontendState:
+    """Return the state of the frontend with this name."""
+    return next(state for frontend, state in policy.roster.states.items() if frontend.name == name)
 
 
 def unsent(cause: Cause) -> Outcome:
@@ -74,18 +85,20 @@ def answered(status: int = 200) -> Outcome:
 REFUSED = unsent(Cause.REFUSED)
 LOST = unknown(Cause.LOST)
 
-Check = Callable[["Effect | Reply"], str | None]
-"""Returns None if the effect is the expected one, else what was expected."""
+Effect = Send | Relay | Wait | Connect | Probe
+Step = Effect | Reply
+Check = Callable[[Step], str | None]
+"""Returns None if the step is the expected one, else what was expected."""
 
 
 def send(frontend: str, **bounds_s: float) -> Check:
     """Expect a send to this frontend; `connect_until_s` and `until_s` count from the playbook's start."""
 
-    def check(effect: "Effect | Reply") -> str | None:
+    def check(step: Step) -> str | None:
         expected = f"Send({frontend}) {bounds_s or ''}"
-        if not isinstance(effect, Send) or effect.lease.frontend.name != frontend:
+        if not isinstance(step, Send) or step.lease.frontend.name != frontend:
             return expected
-        found = {bound: round(getattr(effect, bound) - START_S, 9) for bound in bounds_s}
+        found = {bound: round(getattr(step, bound) - START_S, 9) for bound in bounds_s}
         return None if found == bounds_s else f"{expected}, its bounds are {found}"
 
     return check
@@ -93,79 +106,125 @@ def send(frontend: str, **bounds_s: float) -> Check:
 
 def relay(status: int) -> Check:
     """Expect the pool's answer to be passed on."""
-    return lambda e: None if isinstance(e, Relay) and e.outcome.status == status else f"Relay({status})"
+    return lambda step: None if isinstance(step, Relay) and step.outcome.status == status else f"Relay({status})"
 
 
 def wait(until_s: float) -> Check:
     """Expect a wait; `until_s` counts from the playbook's start."""
-    return lambda e: None if isinstance(e, Wait) and e.until_s == START_S + until_s else f"Wait({START_S + until_s:g})"
+
+    def check(step: Step) -> str | None:
+        fits = isinstance(step, Wait) and round(step.until_s - START_S, 9) == until_s
+        return None if fits else f"Wait({START_S + until_s:g})"
+
+    return check
 
 
-def replied(reason: str, *, code: str | None = None, sends: int, retry_after_s: float | None = None) -> Check:
+def connect(frontend: str, until_s: float) -> Check:
+    """Expect a background connect; `until_s` counts from the playbook's start."""
+    return lambda step: _background(step, Connect, frontend, until_s)
+
+
+def probe(frontend: str, until_s: float) -> Check:
+    """Expect a probe; `until_s` counts from the playbook's start."""
+    return lambda step: _background(step, Probe, frontend, until_s)
+
+
+def _background(step: Step, kind: type[Connect] | type[Probe], frontend: str, until_s: float) -> str | None:
+    fits = isinstance(step, kind) and (step.frontend.name, round(step.until_s - START_S, 9)) == (frontend, until_s)
+    return None if fits else f"{kind.__name__}({frontend}) until {START_S + until_s:g}"
+
+
+def replied(reason: str, *, code: str | None = None, sends: int) -> Check:
     """Expect the end of the playbook."""
 
-    def check(effect: "Effect | Reply") -> str | None:
-        expected = (reason, code, sends, retry_after_s)
-        fits = isinstance(effect, Reply) and expected == (
-            effect.reason,
-            effect.code,
-            effect.sends,
-            effect.retry_after_s,
-        )
+    def check(step: Step) -> str | None:
+        expected = (reason, code, sends)
+        fits = isinstance(step, Reply) and expected == (step.reason, step.code, step.sends)
         return None if fits else f"Reply {expected}"
 
     return check
 
 
 class Playbook:
-    """One request through forward(); fails at the first effect that is not the expected one."""
+    """One generator of effects, a request's or a loop's; fails at the first step that is not the expected one."""
 
-    def __init__(self, policy: Policy, request: Request | None = None, *, model: str = "m") -> None:
-        request = request or Request(model, policy.clock.monotonic() + policy.config.deadline_s)
-        self._rule = forwarding.forward(policy, request)
-        self.effect: Effect | Reply = self._advance(None)
+    def __init__(self, rule: Generator[Any, Any, Reply | None]) -> None:
+        self._rule = rule
+        self.step: Step = self._advance(None)
+        self.woken = 0
 
     @property
     def sent_to(self) -> Frontend:
         """The frontend of the pending send."""
-        assert isinstance(self.effect, Send)
-        return self.effect.lease.frontend
+        assert isinstance(self.step, Send), f"expected a Send, got {self.step!r}"
+        return self.step.lease.frontend
 
     @property
     def reply(self) -> Reply:
         """How it ended."""
-        assert isinstance(self.effect, Reply)
-        return self.effect
+        assert isinstance(self.step, Reply), f"expected a Reply, got {self.step!r}"
+        return self.step
 
     def __lshift__(self, check: Check) -> "Playbook":
-        expected = check(self.effect)
-        assert expected is None, f"expected {expected}, got {self.effect!r}"
+        expected = check(self.step)
+        assert expected is None, f"expected {expected}, got {self.step!r}"
         return self
 
-    def __rshift__(self, event: "Outcome | End | Callable[[], Outcome | None] | None") -> "Playbook":
+    def __rshift__(self, event: object) -> "Playbook":
         answer = event() if callable(event) else event
-        if isinstance(self.effect, Send) and isinstance(answer, Outcome) and answer.delivery is not Delivery.UNSENT:
-            self.effect.lease.handed_over()
-        self.effect = self._advance(answer)
+        if isinstance(self.step, Send) and isinstance(answer, Outcome) and answer.delivery is not Delivery.UNSENT:
+            self.step.lease.handed_over()
+        self.step = self._advance(answer)
         return self
 
     def close(self) -> None:
-        """Let the client leave."""
+        """Let the client leave, or stop the loop."""
         self._rule.close()
 
-    def _advance(self, answer: "Outcome | End | None") -> "Effect | Reply":
+    def _advance(self, answer: object) -> Step:
         try:
-            return self._rule.send(answer)
+            step: Step = self._rule.send(answer)
         except StopIteration as stop:
-            reply = stop.value
-            assert isinstance(reply, Reply)
+            reply: Reply = stop.value
             return reply
+        if isinstance(step, Wait):
+            step.on_wake = self._wake
+        return step
+
+    def _wake(self) -> None:
+        self.woken += 1
 
 
-def passes(clock: ManualClock, seconds: float) -> Callable[[], None]:
-    """Answer a wait by the passing of time."""
+def asked(policy: Policy, request: Request | None = None, *, model: str = "m", session: str | None = None) -> Playbook:
+    """Begin the playbook of one request."""
+    until_s = policy.clock.monotonic() + policy.config.deadline_s
+    return Playbook(forwarding.forward(policy, request or Request(model, until_s, session=session)))
 
-    def step() -> None:
+
+def trials(policy: Policy) -> Playbook:
+    """Begin the playbook of the loop that tries benched frontends."""
+    return Playbook(loops.trials(policy))
+
+
+def after(clock: ManualClock, seconds: float, event: object = None) -> Callable[[], object]:
+    """Let time pass, then answer with the event."""
+
+    def step() -> object:
         clock.now_s += seconds
+        return event
 
     return step
+
+
+def answer_all(policy: Policy, count: int, *, dead: Container[str] = (), refusal: Outcome = REFUSED) -> Counter[str]:
+    """Forward requests one after the other; dead frontends refuse. Return how many first sends each frontend got."""
+    chosen: Counter[str] = Counter()
+    for _ in range(count):
+        playbook = asked(policy)
+        chosen[playbook.sent_to.name] += 1
+        while isinstance(playbook.step, Send):
+            playbook >>= refusal if playbook.sent_to.name in dead else answered(200)
+        if isinstance(playbook.step, Relay):
+            playbook >>= End.COMPLETE
+        assert playbook.reply.sends >= 1
+    return chosen

@@ -1,0 +1,153 @@
+"""What a decision asks of its driver, and what a driver may answer.
+
+| effect | what the driver does | its answer |
+| --- | --- | --- |
+| Send | hands the request to a frontend | Outcome |
+| Relay | passes the pool's answer on | End |
+| Wait | sleeps until a time, or until it is woken | anything |
+| Connect | opens a connection in the background and closes it again | None, or the Cause that prevented it |
+| Probe | asks a frontend whether it is ready | "ok", or what came instead in a word |
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+
+from router.core.cooldown import Verdict
+from router.core.delivery import Outcome
+from router.core.in_flight import Lease
+from router.core.topology import Frontend
+
+PROBE_OK = "ok"
+
+
+class Request:
+    """What the decisions must know of one client request.
+
+    `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client asked for less time than
+    the router gives; `retries_left` is what the layers above have left for us, `body_bytes` what waits with it.
+    """
+
+    __slots__ = ("body_bytes", "deadline_lowered", "model", "retries_left", "session", "until_s")
+
+    def __init__(
+        self,
+        model: str,
+        until_s: float,
+        *,
+        retries_left: int = 1,
+        session: str | None = None,
+        body_bytes: int = 0,
+        deadline_lowered: bool = False,
+    ) -> None:
+        self.model = model
+        self.until_s = until_s
+        self.retries_left = retries_left
+        self.session = session
+        self.body_bytes = body_bytes
+        self.deadline_lowered = deadline_lowered
+
+
+class Send:
+    """Effect: hand the request to `lease.frontend`. Answered with an Outcome.
+
+    The driver gives up connecting at `connect_until_s` and everything before headers at `until_s` (monotonic seconds),
+    and calls `lease.handed_over()` when the body slot is taken.
+    """
+
+    __slots__ = ("_hang", "attempt", "connect_until_s", "lease", "outcome", "request", "until_s")
+
+    def __init__(self, request: Request, lease: Lease, attempt: int, connect_until_s: float, hang: Verdict) -> None:
+        self.request = request
+        self.lease = lease
+        self.attempt = attempt
+        self.connect_until_s = connect_until_s
+        self.until_s = request.until_s
+        self._hang = hang
+        self.outcome: Outcome | None = None
+        """How it ended, once that was observed."""
+
+    @property
+    def hang(self) -> Verdict:
+        """What a connect that timed out says of the frontend: little if others came through, nothing if hurried."""
+        return Verdict.BAD if self._hang is Verdict.HANGS and self.lease.overtaken else self._hang
+
+    def __repr__(self) -> str:
+        return f"Send({self.lease.frontend.name} #{self.attempt})"
+
+
+class Wait:
+    """Effect: sleep until `until_s` (monotonic seconds; it may be infinite) or until woken, whichever is first.
+
+    The driver sets `on_wake` while it sleeps; a wake-up without cause does no harm.
+    """
+
+    __slots__ = ("on_wake", "until_s")
+
+    def __init__(self, until_s: float) -> None:
+        self.until_s = until_s
+        self.on_wake: Callable[[], None] | None = None
+
+    def wake(self) -> None:
+        """End the sleep: something has changed that this waiter could use."""
+        if self.on_wake is not None:
+            self.on_wake()
+
+    def __repr__(self) -> str:
+        return f"Wait({self.until_s:g})"
+
+
+class Waiting(Wait):
+    """A request's wait until it has a send: its place in the queue, kept from one sleep to the next."""
+
+    __slots__ = ("model", "request")
+
+    def __init__(self, request: Request, model: str, until_s: float) -> None:
+        super().__init__(until_s)
+        self.request = request
+        self.model = model
+
+
+class Relay:
+    """Effect: pass the pool's answer on. Nothing can be sent after it. Answered with an End."""
+
+    __slots__ = ("outcome",)
+
+    def __init__(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+
+    def __repr__(self) -> str:
+        return f"Relay({self.outcome.status})"
+
+
+class End(StrEnum):
+    """How passing an answer on ended."""
+
+    COMPLETE = "complete"
+    BROKEN = "broken"  # the pool's side broke off
+    IDLE = "idle"  # the pool fell silent for longer than the idle time-out
+
+
+class Connect:
+    """Effect: open a connection to a frontend by `until_s` and close it; nothing is handed over."""
+
+    __slots__ = ("frontend", "until_s")
+
+    def __init__(self, frontend: Frontend, until_s: float) -> None:
+        self.frontend = frontend
+        self.until_s = until_s
+
+    def __repr__(self) -> str:
+        return f"Connect({self.frontend.name})"
+
+
+class Probe:
+    """Effect: ask a frontend by `until_s` whether it is ready; never a user's request."""
+
+    __slots__ = ("frontend", "until_s")
+
+    def __init__(self, frontend: Frontend, until_s: float) -> None:
+        self.frontend = frontend
+        self.until_s = until_s
+
+    def __repr__(self) -> str:
+        return f"Probe({self.frontend.name})"
