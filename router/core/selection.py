@@ -5,7 +5,8 @@ A pool is chosen first, then one of its frontends, so a pool's share does not ha
 Laws
 1. First and second choices turn separate cursors: with one shared cursor, two pools and one of them dead, every first
    send would meet the dead one (cursor resonance).
-2. A failure never makes a pool look better: a pool that refuses at once has the lowest count in flight, so while
+2. Who is bound to a pool already, by a session's pin, turns no cursor over pools: the others' shares stay equal.
+3. A failure never makes a pool look better: a pool that refuses at once has the lowest count in flight, so while
    something failed lately it gets its turn and no more (no magnet).
 """
 
@@ -38,10 +39,14 @@ class Candidate:
 
 
 class Selector(Protocol):
-    """Chooses among candidates, which are sorted by pool name and never empty."""
+    """Chooses a pool, then a frontend of it; `second` is true for a failover."""
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Return the frontend that takes the send; `second` is true for a failover."""
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Choose among candidates, which are sorted by pool name and never empty."""
+        ...
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Choose one of a pool's frontends, of which there is at least one."""
         ...
 
 
@@ -69,9 +74,12 @@ class RoundRobin:
         self._pools = Turns()
         self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Take the next pool of this model, then that pool's next frontend."""
-        candidate = candidates[self._pools.next((model, second), len(candidates))]
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Take the next pool of this model."""
+        return candidates[self._pools.next((model, second), len(candidates))]
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
 
 
@@ -87,19 +95,23 @@ Place = TypeVar("Place", Candidate, FrontendState)
 class LeastInFlight:
     """The fewest sends under way; ties are broken at random."""
 
-    __slots__ = ("_rng", "_turns")
+    __slots__ = ("_frontends", "_pools", "_rng")
 
     def __init__(self, rng: RandomSource) -> None:
         self._rng = rng
-        self._turns = Turns()
+        self._pools = Turns()
+        self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Take the least loaded pool of this model, then its least loaded frontend."""
-        candidate = self._least(candidates, (model, second))
-        return self._least(candidate.frontends, (candidate.pool.name, second))
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Take the least loaded pool of this model."""
+        return self._least(candidates, self._pools, (model, second))
 
-    def _least(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, self._turns, key)
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take the least loaded frontend of this pool."""
+        return self._least(candidate.frontends, self._frontends, (candidate.pool.name, second))
+
+    def _least(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, turns, key)
         if in_turn is not None:
             return in_turn
         fewest = min(place.in_flight for place in places)
@@ -110,19 +122,23 @@ class LeastInFlight:
 class PowerOfTwoChoices:
     """The less loaded of two different ones drawn at random; the first drawn wins a tie."""
 
-    __slots__ = ("_rng", "_turns")
+    __slots__ = ("_frontends", "_pools", "_rng")
 
     def __init__(self, rng: RandomSource) -> None:
         self._rng = rng
-        self._turns = Turns()
+        self._pools = Turns()
+        self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Draw two pools of this model, then two frontends of the better one."""
-        candidate = self._draw(candidates, (model, second))
-        return self._draw(candidate.frontends, (candidate.pool.name, second))
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Draw two pools of this model."""
+        return self._draw(candidates, self._pools, (model, second))
 
-    def _draw(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, self._turns, key)
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Draw two frontends of this pool."""
+        return self._draw(candidate.frontends, self._frontends, (candidate.pool.name, second))
+
+    def _draw(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, turns, key)
         if in_turn is not None:
             return in_turn
         if len(places) == 1:
@@ -142,10 +158,13 @@ class PrimaryBackup:
         self._primary = primary
         self._frontends = Turns()
 
-    def choose(self, _model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
+    def pool(self, _model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:  # noqa: ARG002 - one order for all
         """Take the active pool if it could take the send, else the first by name."""
         active = self._primary.active
-        candidate = next((c for c in candidates if c.pool.name == active), candidates[0])
+        return next((c for c in candidates if c.pool.name == active), candidates[0])
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
 
 
