@@ -255,11 +255,11 @@ def test_the_share_of_a_returned_frontend_rises_evenly(policy: Policy, clock: Ma
     assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
     shares = []
     for _ in range(4):
-        shares.append(answer_all(policy, 1000)["a-0"] / 1000)
+        shares.append(answer_all(policy, 400)["a-0"] / 400)
         clock.now_s += 2.5
     # Its fair share is a half; the moments are 0, 2.5, 5 and 7.5 of the 10 seconds.
-    assert shares == pytest.approx([0.0, 0.125, 0.25, 0.375], abs=0.05)
-    assert answer_all(policy, 1000)["a-0"] == 500
+    assert shares == pytest.approx([0.0, 0.125, 0.25, 0.375], abs=0.06)
+    assert answer_all(policy, 100)["a-0"] == 50
 
 
 def test_a_slow_start_makes_no_way_where_nothing_else_is_left(clock: ManualClock) -> None:

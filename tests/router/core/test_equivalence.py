@@ -170,7 +170,7 @@ SCHEDULE: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SHAPES), st.sampled_from(CONFIGS), st.lists(SCHEDULE, max_size=50))
 def test_methods_and_generator_are_the_same_rule(shape: Shape, config: RouterConfig, schedule: list[Step]) -> None:
     arms = [Arm.of(driver, shape, config) for driver in (ByMethods, ByGenerator)]

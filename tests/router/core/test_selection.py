@@ -134,13 +134,13 @@ class Served:
 
 
 def shares(config: RouterConfig, *, dead: Container[str], pools_: tuple[str, ...] = ("a", "b")) -> dict[str, float]:
-    """Return the shares of first sends over 2,000 requests at 50/s with a service time of 0.1 s."""
+    """Return the shares of first sends over 1,000 requests at 50/s with a service time of 0.1 s."""
     clock = ManualClock()
     served = Served(policy_of(*pools_, clock=clock, config=config), clock, 0.1)
-    for _ in range(2000):
+    for _ in range(1000):
         served.arrive(dead)
         clock.now_s += 0.02
-    return {pool: served.firsts[pool] / 2000 for pool in pools_}
+    return {pool: served.firsts[pool] / 1000 for pool in pools_}
 
 
 BY_LOAD = [Selection.LEAST_IN_FLIGHT, Selection.POWER_OF_TWO_CHOICES]
@@ -152,7 +152,7 @@ def test_a_refusing_pool_is_no_magnet_with_the_failure_penalty_alone(
     selection: Selection, names: tuple[str, ...]
 ) -> None:
     config = RouterConfig(cooldown=False, selection=selection)
-    assert shares(config, dead=["a"], pools_=names)["a:2" if "a:2" in names else "a"] <= 1 / len(names) + 0.005
+    assert shares(config, dead=["a"], pools_=names)["a:2" if "a:2" in names else "a"] <= 1 / len(names) + 0.01
 
 
 @pytest.mark.parametrize("selection", BY_LOAD)
