@@ -5,6 +5,7 @@ it ended, as the aiohttp router does against a real one.
 """
 
 import contextlib
+import math
 from collections.abc import Generator
 from typing import Any, assert_never
 
@@ -147,7 +148,8 @@ class _Handling:
             delivery=str(delivery),
             pool=self._pool,
             sends=reply.sends,
-            retry_after_s=reply.retry_after_s,
+            # The header has whole seconds, and never 0, which an SDK takes for nothing.
+            retry_after_s=None if reply.retry_after_s is None else max(1.0, math.ceil(reply.retry_after_s)),
             should_retry=False if delivery is Delivery.UNKNOWN else None,
         )
         self._client.say(head)
