@@ -8,6 +8,7 @@ import argparse
 import difflib
 import importlib
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -49,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
         print(_help())
         return 0
     if verb == "--version":
-        print(f"pooldrill {metadata.version('pooldrill')}")
+        print(f"pooldrill {version()}")
         return 0
     if verb not in VERBS:
         print(_unknown(verb), file=sys.stderr)
@@ -89,6 +90,14 @@ def _help() -> str:
             "pooldrill VERB --help tells more of one verb; pooldrill --version the version.",
         ]
     )
+
+
+def version() -> str:
+    """Return Pooldrill's version: the checkout's if this is one, else that of what is installed."""
+    project = Path(__file__).with_name("pyproject.toml")
+    if project.is_file():
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    return metadata.version("pooldrill")
 
 
 def _unknown(verb: str) -> str:

@@ -83,7 +83,7 @@ def every_byte_before_break(record: Record) -> Verdict:
         wrong += _not_as_cut(hit, planned.after_events or 0)
     if not cut:
         return undecided("no request reached a pool while its streams were cut")
-    return verdict_of(wrong, f"{cut} streams were cut, each broke after exactly the events that passed")
+    return verdict_of(wrong, f"{cut} cut streams, every event there")
 
 
 def _not_as_cut(hit: list[Request], after_events: int) -> Iterator[str]:
