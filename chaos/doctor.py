@@ -28,8 +28,7 @@ from chaos.machine import Finding
 from chaos.ports import LOOPBACK, PortError, PortReservations
 from chaos.processes import Children, ProcessError
 from chaos.provision import SERVER_VERSION, ProvisionError, Server, find_server
-from chaos.toxiproxy import Toxiproxy
-from chaos.toxiproxy_calls import ToxiproxyError
+from chaos.toxiproxy import Toxiproxy, ToxiproxyError
 from scenarios.spec import Service
 
 GONE_WAIT_S = 2.0

@@ -17,8 +17,7 @@ from chaos.faults.read_drop import ReadDrop
 from chaos.faults.refused import Refused
 from chaos.frontend.wire import wire_bytes
 from chaos.ports import LOOPBACK, PortReservations, is_free
-from chaos.toxiproxy import Proxy, Toxiproxy
-from chaos.toxiproxy_calls import ToxiproxyError
+from chaos.toxiproxy import Proxy, Toxiproxy, ToxiproxyError
 from tests.chaos.live_frontend import MODEL, LiveFrontend, eventually
 
 RawServer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
