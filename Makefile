@@ -94,8 +94,8 @@ lint: $(INSTALLED) ## format, lint and import rules
 types: $(INSTALLED) ## mypy --strict
 	$(BIN)/mypy
 
-unit: setup ## tests/
-	$(BIN)/pytest -q tests
+unit: setup ## tests/ on two cores; the scenarios keep to one, since a busy machine spoils what they measure
+	$(BIN)/pytest -q -n 2 tests
 
 simulated: $(INSTALLED) ## the scenarios in the model only
 	$(BIN)/pytest -q scenarios -k simulated
