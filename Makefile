@@ -34,7 +34,7 @@ help: ## list the targets
 
 # --- set-up ---------------------------------------------------------------------------------------------------------
 
-setup: ## make .venv and provide the Toxiproxy server (the targets below do it by themselves)
+setup: ## make .venv and provide the Toxiproxy server (other targets do so too)
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j2) packages toxiproxy
 
 python:
@@ -94,7 +94,8 @@ lint: $(INSTALLED) ## format, lint and import rules
 types: $(INSTALLED) ## mypy --strict
 	$(BIN)/mypy
 
-unit: setup ## tests/ on two cores; the scenarios keep to one, since a busy machine spoils what they measure
+# On two cores. The scenarios keep to one: a busy machine spoils what they measure.
+unit: setup ## tests/
 	$(BIN)/pytest -q -n 2 tests
 
 simulated: $(INSTALLED) ## the scenarios in the model only
