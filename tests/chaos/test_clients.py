@@ -161,7 +161,7 @@ class TestGoodAnswers:
         ledger = Ledger()
         make = RawClient if client == "raw" else SdkClient
         async with make(load(client), "http://127.0.0.1:1", ledger) as made:
-            assert await made.probe("probe-0", frontend.url) == (["probe-0-r0"], "200")
+            assert await made.probe("probe-0", frontend.url) == "200"
         assert (ledger.operations, ledger.requests) == ([], [])
 
 
