@@ -77,9 +77,7 @@ def counts_close(real: Record, simulated: Record) -> Verdict:
     answers = [Counter((request.answer,) for request in record.requests) for record in (real, simulated)]
     sends = [Counter((send.pool, *map(_shown, send.outcome)) for send in record.sends) for record in (real, simulated)]
     wrong = [*_apart(*answers, slack=slack), *_apart(*sends, slack=slack)]
-    return verdict_of(
-        wrong, f"{len(answers[0])} kinds of answers and {len(sends[0])} of sends, none off by more than {slack}"
-    )
+    return verdict_of(wrong, f"{len(answers[0])} kinds of answers, {len(sends[0])} of sends, within {slack}")
 
 
 def _shown(value: Any) -> str:

@@ -33,7 +33,7 @@ def never_twice(record: Record) -> Verdict:
     if twice:
         places = (f"{request_id} at {_places(events)}" for request_id, events in twice.items())
         return failed(f"{len(twice)} of {len(bodies)} requests were received whole more than once: {named(places)}")
-    return passed(f"{len(bodies)} whole bodies, no request twice")
+    return passed(f"{len(bodies)} whole bodies, none twice")
 
 
 def _bodies(record: Record) -> list[PoolEvent]:
