@@ -35,7 +35,7 @@ IN_WORDS: dict[Cause, str] = {
 """What a pool did, for messages."""
 
 
-class RefusedError(Exception):
+class Refused(Exception):
     """A request that is answered before any pool is chosen; `message` is for the client."""
 
     def __init__(self, code: Code, message: str) -> None:

@@ -21,7 +21,7 @@ from router.core.policy import Policy, build_policy
 from router.core.topology import Catalog
 from router.front import Front, Routes, health
 from router.journal import Journal
-from router.listener import Listener, StartError
+from router.listener import CannotStart, Listener
 from router.log import EventLog, LibraryEvents
 from router.models import Models
 from router.send_log import NoSendLog, SendLog, SendLogFile
@@ -50,7 +50,7 @@ class App:
 async def running(settings: Settings, events: EventLog | None = None) -> AsyncIterator[App]:
     """Run a router in this event loop: inside the context it listens, afterwards nothing of it is left.
 
-    Raises StartError.
+    Raises CannotStart.
     """
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
@@ -83,7 +83,7 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
 async def run(settings: Settings) -> None:
     """Run a router until SIGTERM or SIGINT; a second signal does not wait for running streams.
 
-    Says `ready` with its addresses in one JSON line on stdout. Raises StartError.
+    Says `ready` with its addresses in one JSON line on stdout. Raises CannotStart.
     """
     loop = asyncio.get_running_loop()
     events = EventLog(LoopClock(loop))
@@ -142,7 +142,7 @@ def _send_log(settings: Settings, loop: asyncio.AbstractEventLoop) -> SendLog:
     try:
         return SendLogFile(settings.send_log, loop)
     except OSError as error:
-        raise StartError(f"cannot write {settings.send_log}: {error.strerror}; remedy: another --send-log") from None
+        raise CannotStart(f"cannot write {settings.send_log}: {error.strerror}; remedy: another --send-log") from None
 
 
 def _say_ready(app: App) -> None:

@@ -44,7 +44,7 @@ class BodySlot:
         return f"<BodySlot {'full' if self.full else 'taken'}, {self.size} bytes>"
 
 
-class StaleConnectionError(Exception):
+class StaleConnection(Exception):
     """A reused connection has turned out to be dead before anything was handed over."""
 
 

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 
-from router.body import StaleConnectionError
+from router.body import StaleConnection
 from router.core.delivery import Cause
 
 _BY_KIND: tuple[tuple[type[BaseException], Cause], ...] = (
-    (StaleConnectionError, Cause.STALE),
+    (StaleConnection, Cause.STALE),
     (aiohttp.ClientConnectorDNSError, Cause.NAME_LOOKUP),
     (aiohttp.ClientSSLError, Cause.TLS),
     (ssl.SSLError, Cause.TLS),
@@ -55,11 +55,11 @@ def cause_of(error: BaseException, *, connected: bool, reused: bool) -> Cause:
     cause = _first_known(error)
     if cause is None:
         return Cause.LOST if connected else Cause.UNREACHABLE
-    if reused and cause in _OF_A_DEAD_CONNECTION:
-        return Cause.STALE
+    if not connected and cause is Cause.DEADLINE:  # a deadline that ends a connect is its time-out
+        return Cause.CONNECT_TIMEOUT
     if connected and cause is Cause.CONNECT_TIMEOUT:  # the kernel gave up on a connection that stood
-        return Cause.RESET
-    return cause
+        cause = Cause.RESET
+    return Cause.STALE if reused and cause in _OF_A_DEAD_CONNECTION else cause
 
 
 def innermost(error: BaseException) -> BaseException:
@@ -70,8 +70,10 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the innermost error in words."""
+    """Return the innermost error in words, but nothing of what a pool said."""
     inner = innermost(error)
+    if isinstance(inner, (HttpProcessingError, aiohttp.ClientResponseError)):
+        return type(inner).__name__
     return f"{type(inner).__name__}: {inner}" if str(inner) else type(inner).__name__
 
 

@@ -12,7 +12,7 @@ from typing import assert_never
 from aiohttp import web
 
 from router import headers, intake
-from router.answers import RefusedError, error, refusal
+from router.answers import Refused, error, refusal
 from router.body import BodySlot
 from router.core.clock import Clock
 from router.core.delivery import Cause, Delivery, Outcome
@@ -20,7 +20,7 @@ from router.core.forwarding import Effect, End, Forwarding, Relay, Reply, Wait, 
 from router.core.policy import Policy, Request, Send
 from router.core.refusal import CLIENT_LEFT, Code
 from router.journal import Journal
-from router.streaming import ClientLeftError, Passage, break_off
+from router.streaming import ClientLeft, Passage, break_off
 from router.talk import Talk
 from router.upstream import Attempt, Upstream
 from router.waiting import Waiting
@@ -60,7 +60,7 @@ class Chat:
         talk = Talk(request, started_s=self._clock.monotonic(), request_id=name)
         try:
             asked = await self._admit(talk)
-        except RefusedError as refused:
+        except Refused as refused:
             self._policy.tally.request_ended(refused.code, 0)
             self._journal.refused(talk, refused.code, refused.message)
             return error(refused.code, refused.message, request_id=talk.clients_id)
@@ -70,10 +70,10 @@ class Chat:
         return await self._forward(talk, asked)
 
     async def _admit(self, talk: Talk) -> Request:
-        """Read the request and check it. Raises RefusedError."""
+        """Read the request and check it. Raises Refused."""
         request = talk.request
         if self._via in request.headers.get("Via", ""):
-            raise RefusedError(
+            raise Refused(
                 Code.LOOP_DETECTED, "The request has been here before: a pool's URL leads back to the router."
             )
         talk.deadline_s = intake.deadline_of(request, self._policy.config.deadline_s)
@@ -90,7 +90,7 @@ class Chat:
         try:
             with closing(forward(self._policy, asked)) as rule:
                 reply = await self._drive(rule, talk)
-        except ClientLeftError as left:
+        except ClientLeft as left:
             self._left_alone(talk, str(left))
             talk.request.protocol.force_close()
             return talk.out or web.Response()  # nobody will see it
@@ -139,7 +139,7 @@ class Chat:
         return outcome
 
     async def _relay(self, talk: Talk) -> End:
-        """Pass the answer of the last send on. Raises ClientLeftError."""
+        """Pass the answer of the last send on. Raises ClientLeft."""
         attempt = talk.attempts[-1]
         assert attempt.response is not None
         talk.out = _head_of(attempt, talk)

@@ -38,11 +38,11 @@ def serve(argv: list[str]) -> int:
         return EXIT_USAGE
     # Only now: aiohttp's import is half of the start, and a usage error should not wait for it.
     from router.app import run  # noqa: PLC0415
-    from router.listener import StartError  # noqa: PLC0415
+    from router.listener import CannotStart  # noqa: PLC0415
 
     try:
         asyncio.run(run(settings))
-    except StartError as error:
+    except CannotStart as error:
         print(f"router: {error}", file=sys.stderr)
         return EXIT_ENVIRONMENT
     return 0

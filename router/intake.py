@@ -6,7 +6,7 @@ import msgspec
 from aiohttp import web
 
 from router import headers
-from router.answers import RefusedError
+from router.answers import Refused
 from router.core.clock import Clock
 from router.core.refusal import Code
 
@@ -23,17 +23,15 @@ _decode = msgspec.json.Decoder(_Body).decode
 
 
 def model_of(body: bytes) -> str:
-    """Return the model that a body asks for. Raises RefusedError."""
+    """Return the model that a body asks for. Raises Refused."""
     try:
         model = _decode(body).model
     except msgspec.ValidationError as problem:
-        raise RefusedError(
-            Code.BAD_REQUEST, f"The body must be a JSON object with a string `model`: {problem}."
-        ) from None
+        raise Refused(Code.BAD_REQUEST, f"The body must be a JSON object with a string `model`: {problem}.") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise RefusedError(Code.BAD_REQUEST, f"The body is not JSON: {problem}.") from None
+        raise Refused(Code.BAD_REQUEST, f"The body is not JSON: {problem}.") from None
     if not model:
-        raise RefusedError(Code.BAD_REQUEST, "`model` must not be empty.")
+        raise Refused(Code.BAD_REQUEST, "`model` must not be empty.")
     return model
 
 
@@ -43,27 +41,25 @@ def deadline_of(request: web.BaseRequest, deadline_s: float) -> float:
     if asked is None:
         return deadline_s
     if not (asked.isascii() and asked.isdecimal()):
-        raise RefusedError(
-            Code.BAD_REQUEST, f"{headers.DEADLINE_MS} must be a whole number of milliseconds, got {asked!r}."
-        )
+        raise Refused(Code.BAD_REQUEST, f"{headers.DEADLINE_MS} must be a whole number of milliseconds, got {asked!r}.")
     return min(deadline_s, int(asked) / 1000)
 
 
 def check_head(request: web.BaseRequest, bytes_max: int) -> None:
-    """Refuse what can be refused before the body has come. Raises RefusedError."""
+    """Refuse what can be refused before the body has come. Raises Refused."""
     length = request.content_length
     if length is not None and length > bytes_max:
         raise _too_large(bytes_max)
     coding = request.headers.get("Content-Encoding", "identity").lower()
     if coding != "identity":
-        raise RefusedError(Code.BAD_REQUEST, f"The body is encoded as {coding!r}; send it as it is.")
+        raise Refused(Code.BAD_REQUEST, f"The body is encoded as {coding!r}; send it as it is.")
     unsendable = headers.unsendable(request.headers)
     if unsendable is not None:
-        raise RefusedError(Code.BAD_REQUEST, f"The header {unsendable} is not UTF-8.")
+        raise Refused(Code.BAD_REQUEST, f"The header {unsendable} is not UTF-8.")
 
 
 async def read_body(request: web.BaseRequest, *, bytes_max: int, until_s: float, clock: Clock) -> bytes:
-    """Read the whole body, at most `bytes_max` bytes, until `until_s` on the clock. Raises RefusedError."""
+    """Read the whole body, at most `bytes_max` bytes, until `until_s` on the clock. Raises Refused."""
     expected = request.headers.get("Expect")
     if expected is not None and expected.lower() == "100-continue":
         await request.writer.write(_CONTINUE)
@@ -82,7 +78,7 @@ async def read_body(request: web.BaseRequest, *, bytes_max: int, until_s: float,
                     raise _too_large(bytes_max)
                 pieces.append(piece)
     except TimeoutError:
-        raise RefusedError(
+        raise Refused(
             Code.CLIENT_TOO_SLOW, f"The body did not arrive within the deadline of {until_s - started_s:g} s."
         ) from None
     return b"".join(pieces)
@@ -94,5 +90,5 @@ def _within(body: bytes, bytes_max: int) -> bytes:
     return body
 
 
-def _too_large(bytes_max: int) -> RefusedError:
-    return RefusedError(Code.BODY_TOO_LARGE, f"The body is larger than {bytes_max} bytes, the most this router takes.")
+def _too_large(bytes_max: int) -> Refused:
+    return Refused(Code.BODY_TOO_LARGE, f"The body is larger than {bytes_max} bytes, the most this router takes.")

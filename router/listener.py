@@ -22,7 +22,7 @@ CLEAN_UP_S = 0.1
 POLL_S = 0.01
 
 
-class StartError(RuntimeError):
+class CannotStart(RuntimeError):
     """The router cannot run here: a port is in use, a file cannot be written. One line, with the remedy."""
 
 
@@ -45,7 +45,7 @@ class Listener:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     async def open(self) -> None:
-        """Begin to listen. Raises StartError."""
+        """Begin to listen. Raises CannotStart."""
         self._server = web.Server(
             self.front.handle,
             handler_cancellation=True,  # a client that leaves ends its handler, and with it the send
@@ -61,7 +61,7 @@ class Listener:
             self._sockets = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
         except OSError as error:
             reason = "it is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or errno.EINVAL)
-            raise StartError(
+            raise CannotStart(
                 f"cannot listen on {self._host}:{self._port}: {reason}; remedy: another {self._option}"
             ) from None
 
@@ -74,10 +74,11 @@ class Listener:
             return
         self.front.draining = True
         self._sockets.close()
-        for connection in self._server.connections:
-            if connection not in self.front.busy:
-                connection.close()
+        await asyncio.sleep(POLL_S)  # requests that have come get to their handlers
         server = self._server
+        for connection in server.connections:
+            if connection not in self.front.busy:
+                connection.force_close()
         await _until(lambda: not server.connections or hurry.is_set(), timeout_s)
 
     async def close(self) -> None:

@@ -70,12 +70,12 @@ class Models:
                 async with response:
                     body = await response.content.read(LIST_BYTES_MAX) if response.status == 200 else b""
                     whole = response.content.at_eof()
-        except (ClientError, OSError, _LostError):
+        except (ClientError, OSError, _Lost):
             return None
         return _entries(body) if whole else None
 
 
-class _LostError(Exception):
+class _Lost(Exception):
     """A request whose connection was lost; not a class that aiohttp repeats."""
 
 
@@ -84,7 +84,7 @@ async def _never_repeated(request: ClientRequest, handler: ClientHandlerType) ->
     try:
         return await handler(request)
     except (ClientError, OSError) as lost:
-        raise _LostError(str(lost)) from lost
+        raise _Lost(str(lost)) from lost
 
 
 def _configured(pool: Pool) -> Entries:

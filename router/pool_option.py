@@ -57,6 +57,8 @@ def _models(name: str, options: list[str]) -> tuple[str, ...]:
 
 def _address(name: str, url: str) -> str:
     """Return the URL without a slash at its end, checked."""
+    if "@" in url:  # not repeated in the error: it may be a password
+        raise PoolOptionError(f"pool {name}: a URL with @ in it; remedy: http://HOST:PORT without user and password")
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -64,7 +66,7 @@ def _address(name: str, url: str) -> str:
         raise PoolOptionError(f"pool {name}: {url!r}: {error}; remedy: http://HOST:PORT") from None
     if parts.scheme not in {"http", "https"} or not parts.hostname or port == 0 or re.search(r"\s", url):
         raise PoolOptionError(f"pool {name}: {url!r} is not http://HOST:PORT; remedy: the form is {FORM}")
-    if parts.username is not None or parts.query or parts.fragment:
+    if parts.query or parts.fragment:
         raise PoolOptionError(f"pool {name}: {url!r} has more than an address; remedy: http://HOST:PORT and no more")
     path = parts.path.rstrip("/")
     if path.endswith("/v1"):

@@ -9,7 +9,8 @@ Laws
 
 aiohttp's StreamReader raises a loss before it gives out what it still holds. So nothing may stay in it: the reader is
 always back before the event loop reads the next piece, and wherever the client makes it wait, the pool's connection is
-paused first, which leaves the rest, the loss included, in the kernel.
+paused first, which leaves the rest, the loss included, in the kernel. Nor does StreamReader say that a chunk was not
+HTTP (aiohttp 3.14.5); there the closed connection is what ends the wait.
 """
 
 import asyncio
@@ -31,16 +32,20 @@ FLUSH_MAX_S = 30.0
 """How long a client may take to read what was written before a break."""
 
 
-class ClientLeftError(Exception):
+class ClientLeft(Exception):
     """The client is gone, or has stopped reading; there is nobody to answer."""
 
 
-class PoolSilentError(Exception):
+class PoolSilent(Exception):
     """The pool's connection stands, but nothing has come for the idle time-out."""
 
 
+class PoolGarbled(Exception):
+    """What came in the middle of the answer is not HTTP."""
+
+
 class IdleWatch:
-    """Raises PoolSilentError in the reader of an answer when nothing came for `idle_s`.
+    """Raises PoolSilent in the reader of an answer when nothing came for `idle_s`.
 
     One timer an answer, not one a piece: a piece only leaves its time, and the timer looks when it fires.
     """
@@ -66,7 +71,7 @@ class IdleWatch:
         if now < due_s:
             self._timer = self._loop.call_at(due_s, self._look)
         else:
-            self._response.content.set_exception(PoolSilentError(f"nothing came for {self._idle_s:g} s"))
+            self._response.content.set_exception(PoolSilent(f"nothing came for {self._idle_s:g} s"))
 
 
 class Passage:
@@ -85,22 +90,27 @@ class Passage:
         """Why the pool's side broke off, and in which words; None while it has not."""
 
     async def run(self, out: web.StreamResponse) -> End:
-        """Pass everything on; `out` carries status and headers. Raises ClientLeftError."""
+        """Pass everything on; `out` carries status and headers. Raises ClientLeft."""
         connection = self._response.connection
         # The connection goes back to the pool of connections at the end; how it ended is asked of its protocol.
         protocol = None if connection is None else connection.protocol
         writer = await self._begin(out)
         watch = IdleWatch(self._response, self._idle_s, self._loop)
+        closed = None if protocol is None else protocol.closed
+        if closed is not None:
+            closed.add_done_callback(self._on_closed)
         try:
             tail = await self._pump(writer, watch)
-        except PoolSilentError as silent:
+        except PoolSilent as silent:
             self.lost = Cause.IDLE_TIMEOUT, str(silent)
             return End.IDLE
-        except (ClientError, OSError) as error:
+        except (ClientError, OSError, PoolGarbled) as error:
             self.lost = _loss(protocol, error)
             return End.BROKEN
         finally:
             watch.stop()
+            if closed is not None:
+                closed.remove_done_callback(self._on_closed)
         if not self._is_whole(protocol, tail):
             return End.BROKEN
         await self._finish(writer)
@@ -116,19 +126,25 @@ class Passage:
         try:
             writer = await out.prepare(self._request)
         except ConnectionError as error:
-            raise ClientLeftError(str(error)) from error
+            raise ClientLeft(str(error)) from error
         return cast(StreamWriter, writer)
 
     async def _pump(self, writer: StreamWriter, watch: IdleWatch) -> bytes:
         """Pass pieces on until the pool's end; returns the last bytes of an answer that nothing frames."""
         read, write, downstream, now = self._response.content.readany, writer.write, writer.protocol, self._loop.time
         tail, framed = b"", self._framed
-        while piece := await read():
+        while True:
+            try:
+                piece = await read()
+            except RuntimeError as error:  # aiohttp's word for: closed without an end and without an error
+                raise PoolGarbled from error
+            if not piece:
+                return tail
             watch.last_s = now()
             try:
                 await write(piece, drain=False)
             except ConnectionError as error:
-                raise ClientLeftError(str(error)) from error
+                raise ClientLeft(str(error)) from error
             if self.first_byte_s is None:
                 self.first_byte_s = watch.last_s
             if not framed:
@@ -137,10 +153,15 @@ class Passage:
                 watch.held = True
                 await self._wait_for_client(writer)
                 watch.held, watch.last_s = False, now()
-        return tail
+
+    def _on_closed(self, _: "asyncio.Future[None]") -> None:
+        """Wake the reader of an answer whose connection has ended, unless aiohttp has done so."""
+        content = self._response.content
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(PoolGarbled())
 
     async def _wait_for_client(self, writer: StreamWriter) -> None:
-        """Read nothing until the client has made room. Raises ClientLeftError after the idle time-out."""
+        """Read nothing until the client has made room. Raises ClientLeft after the idle time-out."""
         connection = self._response.connection
         protocol = None if connection is None else connection.protocol
         if protocol is not None:
@@ -149,9 +170,9 @@ class Passage:
             async with asyncio.timeout(self._idle_s):
                 await writer.drain()
         except TimeoutError:
-            raise ClientLeftError(f"the client read nothing for {self._idle_s:g} s") from None
+            raise ClientLeft(f"the client read nothing for {self._idle_s:g} s") from None
         except ConnectionError as error:
-            raise ClientLeftError(str(error)) from error
+            raise ClientLeft(str(error)) from error
         if protocol is not None:
             protocol.resume_reading()
 
@@ -172,7 +193,7 @@ class Passage:
         try:
             writer.set_eof()
         except ConnectionError as error:
-            raise ClientLeftError(str(error)) from error
+            raise ClientLeft(str(error)) from error
         if writer.protocol.writing_paused:
             await self._wait_for_client(writer)
 
@@ -198,6 +219,8 @@ def _chunked(request: web.BaseRequest) -> bool:
 
 def _loss(protocol: ResponseHandler | None, error: Exception) -> tuple[Cause, str]:
     """Name the loss of a connection in the middle of an answer: by FIN, by RST, or by bytes that are not HTTP."""
+    if isinstance(error, PoolGarbled):
+        return Cause.PROTOCOL, "the answer goes on with bytes that are not HTTP"
     at_the_socket = None if protocol is None else protocol.exception()
     if isinstance(at_the_socket, OSError) and at_the_socket.errno is not None:
         return Cause.RESET, f"{type(at_the_socket).__name__}: {at_the_socket}"

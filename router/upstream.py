@@ -8,11 +8,12 @@ import asyncio
 from weakref import WeakSet
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import StreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
-from router.body import BodySlot, StaleConnectionError, Upload, is_dead
+from router.body import BodySlot, StaleConnection, Upload, is_dead
 from router.causes import cause_of, text_of
 from router.core.clock import Clock
 from router.core.delivery import BLAME, Cause, Outcome, delivery_of
@@ -46,12 +47,12 @@ class Attempt:
         """The innermost error, in words."""
 
     def connected(self, writer: StreamWriter, *, reused: bool) -> None:
-        """Note that a connection stands. Raises StaleConnectionError if it is a kept one and dead."""
+        """Note that a connection stands. Raises StaleConnection if it is a kept one and dead."""
         self.transport = writer.transport
         self.reused = reused
         self.connected_s = self._clock.monotonic()
         if reused and is_dead(writer):
-            raise StaleConnectionError("the pool has closed this idle connection")
+            raise StaleConnection("the pool has closed this idle connection")
 
     def failed(self, cause: Cause, error: str) -> Outcome:
         """End it without an answer."""
@@ -149,18 +150,16 @@ class Upstream:
     def _failed(self, attempt: Attempt, error: Exception) -> Outcome | None:
         send = attempt.send
         cause = cause_of(error, connected=attempt.connected_s is not None, reused=attempt.reused)
-        if not send.lease.slot_taken:
-            if self._clock.monotonic() >= send.until_s:
-                cause = Cause.DEADLINE
-            elif cause is Cause.STALE:
-                return None
+        if cause is Cause.STALE and not send.lease.slot_taken:
+            return None
         return attempt.failed(cause, text_of(error))
 
     def _connected(self, attempt: Attempt, writer: StreamWriter) -> None:
         transport = writer.transport
         reused = transport in self._used
-        if transport is not None:
+        if transport is not None and not reused:
             self._used.add(transport)
+            _hear_of_its_end(writer)
         attempt.connected(writer, reused=reused)
 
     def _url(self, base: str, target: str) -> URL:
@@ -170,6 +169,14 @@ class Upstream:
         if url is None:
             url = self._urls[base, target] = URL(base + target, encoded=True)
         return url
+
+
+def _hear_of_its_end(writer: StreamWriter) -> None:
+    """Take note of how a connection ends, so that asyncio does not complain that nobody did."""
+    protocol = writer.protocol
+    closed = protocol.closed if isinstance(protocol, ResponseHandler) else None
+    if closed is not None:
+        closed.add_done_callback(lambda end: end.cancelled() or end.exception())
 
 
 def open_session(reuse_idle_s: float) -> ClientSession:
