@@ -47,8 +47,8 @@ def what_broke(runs: Sequence[Run], verdicts: Verdicts) -> Markup:
 
 def rerun(runs: Sequence[Run]) -> Markup:
     """Show the command that makes the runs again."""
-    commands = judgement.rerun_commands(runs[0].record.scenario.name, [run.record.meta.mode for run in runs])
-    return joined([element("p", "Run the drill again:"), element("pre", "\n".join(commands))])
+    command = judgement.rerun_command(runs[0].record.scenario.name, [run.record.meta.mode for run in runs])
+    return joined([element("p", "Run the drill again:"), element("pre", command)])
 
 
 def _broken(heading: str, scenario: str, told: Sequence[Finding]) -> list[Markup]:

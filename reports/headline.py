@@ -62,13 +62,16 @@ def outcome(verdicts: Verdicts, overall: Overall, runs: Sequence[Run]) -> str:
     if overall == "invalid":
         why = "; ".join(run.record.meta.invalid for run in runs if run.record.meta.invalid)
         return f"This says nothing about the router, since the run is not fit to be judged: {why}."
-    wrong = not_passed(verdicts)
+    wrong = [finding for finding in not_passed(verdicts) if overall != "fail" or finding.verdict.state == "fail"]
     if not wrong:
         return "Nothing was checked."
-    first = wrong[0]
     verb = "failed" if overall == "fail" else "could not be decided"
-    count = sum(finding.verdict.state == first.verdict.state for finding in wrong)
-    return f"{count} of {total} checks {verb}; first: {first.check} ({ARM_WORDS.get(first.arm, first.arm)})."
+    first = f"{wrong[0].check} ({ARM_WORDS.get(wrong[0].arm, wrong[0].arm)})"
+    told = f"{len(wrong)} of {total} checks {verb}; first: {first}."
+    return f"{_AGREEMENT_ALONE} {told}" if {finding.arm for finding in not_passed(verdicts)} == {"agreement"} else told
+
+
+_AGREEMENT_ALONE = "Each run by itself is as it should be, but real run and model differ."
 
 
 def _fault(fault: Fault, scenario: Scenario) -> str:

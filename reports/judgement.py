@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 from scenarios.agreement import AGREEMENT, agree
 from scenarios.checks import CHECKS, judge
 from scenarios.load import catalog
-from scenarios.record import Record
+from scenarios.record import Mode, Record
 from scenarios.verdict import Verdict
 
 Verdicts = Mapping[str, Mapping[str, Verdict]]
@@ -69,11 +69,10 @@ def check_id(scenario: str, finding: Finding) -> str:
     return f"{_source(scenario)}::{finding.arm}::{finding.check}"
 
 
-def rerun_commands(scenario: str, arms: Sequence[str]) -> list[str]:
-    """Return the commands that make the runs again: both and their comparison, if there are both."""
-    verbs = ["compare"] if len(arms) > 1 else ["drill" if arm == "real" else "simulate" for arm in arms]
-    named = scenario if _in_catalog(scenario) else _source(scenario)
-    return [f".venv/bin/pooldrill {verb} {named}" for verb in verbs]
+def rerun_command(scenario: str, modes: Sequence[Mode]) -> str:
+    """Return the command that makes the runs again, and the comparison of both if there are both."""
+    verb = "compare" if len(modes) > 1 else {"real": "drill", "simulated": "simulate"}[modes[0]]
+    return f".venv/bin/pooldrill {verb} {scenario if _in_catalog(scenario) else _source(scenario)}"
 
 
 def _source(scenario: str) -> str:

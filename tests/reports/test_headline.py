@@ -3,7 +3,7 @@ from msgspec.structs import replace
 
 from reports import headline, judgement
 from reports.measures import Run
-from scenarios.record import Fault, Record
+from scenarios.record import Fault, Record, Send
 from tests.reports.records import as_real, fault_not_made, modelled, nothing_happened, received_twice
 
 
@@ -95,3 +95,11 @@ def test_the_outcome_says_whether_it_was_right() -> None:
 def test_an_invalid_run_says_nothing_about_the_router() -> None:
     told = _outcome(as_real(modelled("refused"), invalid="loop lag 0.3 s"))
     assert told == "This says nothing about the router, since the run is not fit to be judged: loop lag 0.3 s."
+
+
+def test_a_difference_between_model_and_real_run_is_not_blamed_on_the_router() -> None:
+    model = modelled("refused")
+    first, *sends = model.sends
+    others = [row for row in model.rows if not isinstance(row, Send)]
+    told = _outcome(as_real(model), Record(model.meta, [*others, replace(first, status=201), *sends]))
+    assert told.startswith("Each run by itself is as it should be, but real run and model differ. 2 of ")

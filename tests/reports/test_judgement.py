@@ -49,6 +49,6 @@ def test_ids_and_commands_name_scenarios_of_the_catalog_and_files() -> None:
     finding = Finding("real", "never_twice", failed(""))
     assert judgement.check_id("refused", finding) == "scenarios/catalog/refused.toml::real::never_twice"
     assert judgement.check_id("mine", finding) == "mine.toml::real::never_twice"
-    assert judgement.rerun_commands("refused", ["real", "simulated"]) == [".venv/bin/pooldrill compare refused"]
-    assert judgement.rerun_commands("refused", ["real"]) == [".venv/bin/pooldrill drill refused"]
-    assert judgement.rerun_commands("mine", ["simulated"]) == [".venv/bin/pooldrill simulate mine.toml"]
+    assert judgement.rerun_command("refused", ["real", "simulated"]) == ".venv/bin/pooldrill compare refused"
+    assert judgement.rerun_command("refused", ["real"]) == ".venv/bin/pooldrill drill refused"
+    assert judgement.rerun_command("mine", ["simulated"]) == ".venv/bin/pooldrill simulate mine.toml"
