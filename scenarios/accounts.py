@@ -46,7 +46,12 @@ def sends_match_pools(record: Record) -> Verdict:
         return undecided(NO_SENDS)
     if not record.pool_events:
         return undecided(NO_POOL_EVENTS)
-    bodies = {(event.request_id, event.pool) for event in record.pool_events if event.kind == "body_complete"}
+    probes = {probe.request_id for probe in record.probes}  # the harness's own requests go past the router
+    bodies = {
+        (event.request_id, event.pool)
+        for event in record.pool_events
+        if event.kind == "body_complete" and event.request_id not in probes
+    }
     handed = {(send.request_id, send.pool) for send in record.sends if send.slot_taken}
     answered = {(send.request_id, send.pool) for send in record.sends if send.delivery == "answered"}
     wrong = [
