@@ -7,7 +7,7 @@ import pytest
 
 from scenarios.checks import CHECKS, checks_for, judge
 from scenarios.load import catalog, load
-from scenarios.record import Fault, Metric, Operation, PoolEvent, Record, Request, Sample, Send
+from scenarios.record import Fault, Metric, Operation, PoolEvent, Probe, Record, Request, Sample, Send
 from tests.scenarios.doctored import changed, doubled, modelled, without
 
 REFUSED, DROPPED, CUT = "refused", "body_read_then_dropped", "mid_stream_drop_raw"
@@ -326,6 +326,22 @@ def test_an_early_reading_of_in_flight_decides_nothing() -> None:
 
 def test_answers_that_were_not_hashed_decide_nothing() -> None:
     assert CHECKS["bytes_unaltered"](changed(modelled(CUT), Request, is_break, sha256_down=None)).state == "undecided"
+
+
+def test_probes_of_the_harness_go_past_the_router() -> None:
+    """A probe proves that a fault is on; it is no send of the router, and no request that met the fault."""
+    record = modelled(DROPPED)
+    fault = record.faults[0]
+    at_s = (fault.t_inject or 0.0) + 0.01
+    event = next(event for event in record.pool_events if event.kind == "body_complete")
+    probe = msgspec.structs.replace(event, request_id="probe-0-r0", operation_id="probe-0", pool=fault.target, t=at_s)
+    issued = Probe(request_id="probe-0-r0", target=fault.target, t=at_s, outcome="reset")
+    probed = Record(record.meta, [*record.rows, probe, issued])
+    assert all(verdict.passed for verdict in judge(probed).values())
+    dropped = {request.request_id for request in record.requests if request.answer != "200"}
+    quiet = without(probed, PoolEvent, lambda event: event.request_id in dropped)
+    assert "no request met it" in CHECKS["faults_fired"](quiet).detail
+    assert CHECKS["only_issued_ids"](without(probed, Probe)).state == "fail"
 
 
 def test_an_odd_end_is_explicit_where_the_scenario_expects_it() -> None:
