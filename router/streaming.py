@@ -50,15 +50,13 @@ class IdleWatch:
     One timer an answer, not one a piece: a piece only leaves its time, and the timer looks when it fires.
     """
 
-    __slots__ = ("_idle_s", "_loop", "_response", "_timer", "held", "last_s")
+    __slots__ = ("_idle_s", "_loop", "_response", "_timer", "last_s")
 
     def __init__(self, response: ClientResponse, idle_s: float, loop: asyncio.AbstractEventLoop) -> None:
         self._response = response
         self._idle_s = idle_s
         self._loop = loop
         self.last_s = loop.time()
-        self.held = False
-        """True while the pool's connection is paused, so that its silence is ours."""
         self._timer = loop.call_at(self.last_s + idle_s, self._look)
 
     def stop(self) -> None:
@@ -66,9 +64,8 @@ class IdleWatch:
         self._timer.cancel()
 
     def _look(self) -> None:
-        now = self._loop.time()
-        due_s = (now if self.held else self.last_s) + self._idle_s
-        if now < due_s:
+        due_s = self.last_s + self._idle_s
+        if self._loop.time() < due_s:
             self._timer = self._loop.call_at(due_s, self._look)
         else:
             self._response.content.set_exception(PoolSilent(f"nothing came for {self._idle_s:g} s"))
@@ -150,9 +147,8 @@ class Passage:
             if not framed:
                 tail = (tail + piece)[-_TAIL_BYTES:]
             if downstream.writing_paused:
-                watch.held = True
                 await self._wait_for_client(writer)
-                watch.held, watch.last_s = False, now()
+                watch.last_s = now()
 
     def _on_closed(self, _: "asyncio.Future[None]") -> None:
         """Wake the reader of an answer whose connection has ended, unless aiohttp has done so."""

@@ -83,6 +83,21 @@ async def test_what_the_event_loop_has_not_seen_yet_is_found_at_the_socket(
         assert not router.events
 
 
+async def test_an_answer_to_nothing_that_was_read_long_ago_is_dropped_with_its_connection(tmp_path: Path) -> None:
+    async def then_unasked(call: Call) -> None:
+        await ok(call)
+        await asyncio.sleep(0.03)  # until the connection is kept for reuse
+        await call.say(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
+
+    async with RawPool(then_unasked, keep=True) as pool:
+        async with live(tmp_path, pool.url) as router:
+            for _ in range(3):
+                assert (await router.ask()).status == 200
+                await asyncio.sleep(0.1)
+        assert (len(pool.bodies), pool.connections) == (3, 3)
+        assert {row.outcome for row in router.rows()} == {("answered", "", 200)}
+
+
 async def test_a_pool_of_dead_connections_is_given_up_without_a_send(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

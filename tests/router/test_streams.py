@@ -148,6 +148,31 @@ async def test_a_slow_client_gets_every_byte_before_the_break(tmp_path: Path) ->
     assert [row.cause for row in router.rows()] == ["lost"]
 
 
+async def test_the_last_bytes_before_a_break_wait_for_a_client_that_is_behind(tmp_path: Path) -> None:
+    """A few bytes and the loss arrive while the client reads nothing: what aiohttp's reader would drop."""
+    pieces: list[bytes] = []
+
+    async def until_the_client_is_behind(call: Call) -> None:
+        await call.say(head(200, "Content-Type: text/plain", "Content-Length: 100000000"))
+        while not any(connection.writing_paused for connection in server.connections):
+            pieces.append(bytes([65 + len(pieces) % 26]) * 65_536)
+            await call.say(pieces[-1])
+            await asyncio.sleep(0.002)
+        pieces.append(b"the last bytes")
+        await call.say(pieces[-1])
+
+    async with RawPool(until_the_client_is_behind) as pool, live(tmp_path, pool.url) as router:
+        assert router.app.public._server is not None
+        server = router.app.public._server
+        async with client(router, limit=1024) as reader:
+            await until(lambda: pieces and pieces[-1] == b"the last bytes")
+            await asyncio.sleep(0.1)
+            received = await reader.read(-1)
+        assert received.split(b"\r\n\r\n", 1)[1] == b"".join(pieces)
+        await router.settled()
+    assert [row.cause for row in router.rows()] == ["lost"]
+
+
 async def test_while_the_client_does_not_read_the_pool_is_not_read(tmp_path: Path) -> None:
     sent = 0
 
