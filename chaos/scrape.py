@@ -25,7 +25,7 @@ def metrics(text: str, prefix: str) -> list[tuple[str, Metric]]:
 def counters(text: str, prefix: str) -> list[Metric]:
     """Return the counters, sorted by name and labels."""
     found = [metric for kind, metric in metrics(text, prefix) if kind == "counter"]
-    return sorted(found, key=lambda metric: (metric.name, sorted(metric.labels.items())))
+    return sorted(found, key=lambda metric: (metric.name, list(metric.labels.values())))
 
 
 def gauge(text: str, prefix: str, name: str, label: str) -> dict[str, float]:

@@ -34,6 +34,8 @@ def arguments(
         "--deadline-s": str(knobs.deadline_s),
         "--idle-timeout-s": str(knobs.idle_timeout_s),
         "--patience-s": str(knobs.patience_s),
+        # The model opens a connection for each send: what befalls a reused one (cause stale) depends on which it is.
+        "--reuse-idle-s": "0",
     }
     told = [part for option in options.items() for part in option]
     for pool in pools:
