@@ -117,7 +117,7 @@ class Part(pytest.Collector):
         return [record_path(file.runs.out, self.scenario.name, mode) for mode in self.modes]
 
 
-class CheckFailed(Exception):  # noqa: N818 - not an error of the program but the verdict of a check
+class CheckFailed(Exception):
     """A check did not pass."""
 
     def __init__(self, name: str, verdict: Verdict) -> None:
