@@ -130,7 +130,12 @@ class _Starter:
         router_url = f"http://{LOOPBACK}:{port}"
         send_log = self._log_dir / "sends.jsonl"
         told = reference.arguments(
-            self._scenario.router, self._addresses(), port=port, admin_port=admin_port, send_log=send_log
+            self._scenario.router,
+            self._addresses(),
+            seed=self._scenario.seed,
+            port=port,
+            admin_port=admin_port,
+            send_log=send_log,
         )
         async with asyncio.TaskGroup() as group:
             router = group.create_task(self._router([*router_command, *told], router_url + reference.READY_PATH))

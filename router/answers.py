@@ -96,8 +96,8 @@ def message_of(reply: Reply, attempts: Sequence[Attempt], config: RouterConfig, 
             )
         case Code.MODEL_NOT_FOUND:
             return f"No pool serves the model {model!r}."
-        case Code.NO_POOL:
-            return f"No pool was usable within the patience of {config.patience_s:g} s. The request was not sent."
+        case Code.NO_POOL | Code.ROUTER_OVERLOADED:
+            return f"{_none_took_it(reply, config)} The request was not sent."
         case Code.DEADLINE:
             tail = f" {tried}." if tried else ""
             return f"The deadline of {deadline_s:g} s passed before any pool had the request.{tail}"
@@ -111,3 +111,12 @@ def message_of(reply: Reply, attempts: Sequence[Attempt], config: RouterConfig, 
 def _tried(attempt: Attempt) -> str:
     pool = attempt.send.lease.frontend.pool
     return f"Pool {pool} {IN_WORDS[attempt.cause] if attempt.cause is not None else 'answered'}"
+
+
+def _none_took_it(reply: Reply, config: RouterConfig) -> str:
+    if reply.code is Code.NO_POOL:
+        return f"No pool was usable within the patience of {config.patience_s:g} s."
+    return (
+        f"The router is full: {config.in_flight_max} requests are under way at a pool, and this one waited"
+        f" {config.patience_s:g} s, or {config.queue_max} others wait already."
+    )

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import random
 import secrets
 import signal
 import sys
@@ -26,6 +27,7 @@ from router.log import EventLog, LibraryEvents
 from router.models import Models
 from router.send_log import NoSendLog, SendLog, SendLogFile
 from router.settings import Settings
+from router.trials import trying
 from router.upstream import Upstream
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
@@ -55,17 +57,20 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
     events = EventLog(clock) if events is None else events
-    policy = build_policy(settings.rules, clock, Catalog(settings.pools))
+    policy = build_policy(settings.rules, clock, _random_source(settings.shell.seed), Catalog(settings.pools))
     async with AsyncExitStack() as last_to_first:
         sends = _send_log(settings, loop)
         last_to_first.callback(sends.close)
         upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
         last_to_first.push_async_callback(upstream.close)
         admin, on_first_byte = _admin(settings, policy)
+        journal = Journal(events, sends)
+        policy.usable.on_standing = journal.standing
+        await last_to_first.enter_async_context(trying(policy, upstream.session))
         chat = Chat(
             policy,
             upstream,
-            Journal(events, sends),
+            journal,
             clock=clock,
             body_bytes_max=settings.shell.body_bytes_max,
             via=f"pooldrill-{secrets.token_hex(4)}",
@@ -130,6 +135,10 @@ def _admin(settings: Settings, policy: Policy) -> tuple[Listener | None, Callabl
     times = FirstByteTimes()
     front = admin_front(policy, times, settings.shell.metrics_prefix)
     return Listener(front, host=LOOPBACK, port=settings.admin_port, option="--admin-port"), times.observe
+
+
+def _random_source(seed: int) -> random.Random:
+    return random.Random() if seed < 0 else random.Random(seed)  # noqa: S311  (spreading load, no secret)
 
 
 def _not_counted(_: float) -> None:

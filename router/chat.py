@@ -16,14 +16,15 @@ from router.answers import Refused, error, refusal
 from router.body import BodySlot
 from router.core.clock import Clock
 from router.core.delivery import Cause, Delivery, Outcome
-from router.core.forwarding import Effect, End, Forwarding, Relay, Reply, Wait, forward
-from router.core.policy import Policy, Request, Send
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.forwarding import Effect, Forwarding, Reply, forward
+from router.core.policy import Policy
 from router.core.refusal import CLIENT_LEFT, Code
 from router.journal import Journal
 from router.streaming import ClientLeft, Passage, break_off
 from router.talk import Talk
 from router.upstream import Attempt, Upstream
-from router.waiting import Waiting
+from router.waiting import wait
 
 
 class Chat:
@@ -51,7 +52,6 @@ class Chat:
         self._body_bytes_max = body_bytes_max
         self._via = via
         self._on_first_byte = on_first_byte
-        self._waiting = Waiting(policy)
         self._unnamed = count(1)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -83,7 +83,14 @@ class Chat:
         talk.model = intake.model_of(body)
         talk.slot = BodySlot(body)
         talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")
-        return Request(talk.model, until_s)
+        rules = self._policy.config
+        return Request(
+            talk.model,
+            until_s,
+            session=request.headers.get(rules.session_header),
+            body_bytes=len(body),
+            deadline_lowered=talk.deadline_s < rules.deadline_s,
+        )
 
     async def _forward(self, talk: Talk, asked: Request) -> web.StreamResponse:
         """Forward one request and answer its client, unless it leaves."""
@@ -124,8 +131,8 @@ class Chat:
                 return await self._send(effect, talk)
             case Relay():
                 return await self._relay(talk)
-            case Wait():
-                await self._waiting.wait(effect)
+            case Waiting():
+                await wait(effect)
                 return None
             case _:
                 assert_never(effect)

@@ -1,7 +1,9 @@
 """What is written down of sends: the row of every send, and the events of those that failed."""
 
+from router.core.cooldown import Standing
 from router.core.delivery import BLAME, Delivery
 from router.core.forwarding import Effect, Reply
+from router.core.in_flight import FrontendState
 from router.core.refusal import Code
 from router.headers import OPERATION_ID
 from router.log import EventLog
@@ -33,6 +35,18 @@ class Journal:
     def refused(self, talk: Talk, code: Code, reason: str) -> None:
         """Tell of a request that was answered by the router without any send."""
         self._events.write("request_refused", **_ids(talk), code=code, reason=reason)
+
+    def standing(self, state: FrontendState) -> None:
+        """Tell that a frontend was benched or has returned, and why."""
+        cooldown = state.cooldown
+        self._events.write(
+            "standing",
+            pool=state.frontend.pool,
+            frontend=state.frontend.name,
+            standing=cooldown.standing,
+            reason=cooldown.reason or None,
+            rest_s=cooldown.until_s - cooldown.since_s if cooldown.standing is Standing.BENCHED else None,
+        )
 
     def _write(self, event: str, talk: Talk, attempt: Attempt, **more: object) -> None:
         lease = attempt.send.lease

@@ -7,6 +7,7 @@ field. Impossible values are the dataclass's own business.
 import argparse
 import ast
 import inspect
+import re
 import textwrap
 from dataclasses import MISSING, Field, fields
 from enum import StrEnum
@@ -33,10 +34,8 @@ def values_of(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
 
 def in_words_of_options(message: str, *kinds: type) -> str:
     """Say `--deadline-s` where a dataclass said `deadline_s`."""
-    for kind in kinds:
-        for field in fields(kind):
-            message = message.replace(field.name, option_of(field.name))
-    return message
+    names = "|".join(field.name for kind in kinds for field in fields(kind))
+    return re.sub(rf"\b({names})\b", lambda found: option_of(found[0]), message)
 
 
 def _form(field: "Field[Any]") -> dict[str, Any]:

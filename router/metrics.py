@@ -77,12 +77,20 @@ class Metrics(Collector):
         for pool, load in self._policy.in_flight().items():
             in_flight.add_metric((pool,), load)
         yield in_flight
+        yield self._cooldowns()
         yield HistogramMetricFamily(
             f"{self._prefix}_first_byte_seconds",
             "From a request's arrival to the first byte of its answer's body.",
             buckets=self._first_byte.cumulative(),
             sum_value=self._first_byte.sum_s,
         )
+
+    def _cooldowns(self) -> GaugeMetricFamily:
+        name, labels = f"{self._prefix}_cooldown", ("pool", "frontend")
+        gauge = GaugeMetricFamily(name, "Whether a frontend is benched: 1, else 0.", labels=labels)
+        for frontend, state in self._policy.roster.states.items():
+            gauge.add_metric((frontend.pool, frontend.name), 0.0 if state.cooldown.takes_sends else 1.0)
+        return gauge
 
     def _counter(self, name: str, text: str, *labels: str) -> CounterMetricFamily:
         return CounterMetricFamily(f"{self._prefix}_{name}", text, labels=labels)

@@ -64,34 +64,34 @@ class Models:
                     frontend.url + "/v1/models",
                     headers=passed,
                     allow_redirects=False,
-                    middlewares=(_never_repeated,),
+                    middlewares=(never_repeated,),
                     timeout=ClientTimeout(total=None),
                 )
                 async with response:
                     body = await response.content.read(LIST_BYTES_MAX) if response.status == 200 else b""
                     whole = response.content.at_eof()
-        except (ClientError, OSError, _Lost):
+        except (ClientError, OSError, Lost):
             return None
-        return _entries(body) if whole else None
+        return entries_of(body) if whole else None
 
 
-class _Lost(Exception):
+class Lost(Exception):
     """A request whose connection was lost; not a class that aiohttp repeats."""
 
 
-async def _never_repeated(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+async def never_repeated(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
     """Turn off aiohttp's silent repetition: it sends a GET again when the connection was lost."""
     try:
         return await handler(request)
     except (ClientError, OSError) as lost:
-        raise _Lost(str(lost)) from lost
+        raise Lost(str(lost)) from lost
 
 
 def _configured(pool: Pool) -> Entries:
     return [{"id": model, "object": "model", "created": 0, "owned_by": pool.name} for model in pool.models]
 
 
-def _entries(body: bytes) -> Entries | None:
+def entries_of(body: bytes) -> Entries | None:
     """Return the entries of a list that have an id; None if it is no list of models."""
     try:
         content = msgspec.json.decode(body)

@@ -20,6 +20,8 @@ class ShellConfig:
     """How long GET /v1/models waits for the pools; who is slower is left out."""
     drain_timeout_s: float = 60.0
     """How long running streams may go on after SIGTERM; a second signal ends them at once."""
+    seed: int = -1
+    """Seed of the random choices of routing, for runs that must repeat; negative: another one at each start."""
     metrics_prefix: str = "pooldrill_router"
     """What the names of all metrics begin with."""
 

@@ -23,7 +23,7 @@ from aiohttp.client_proto import ResponseHandler
 from aiohttp.http import StreamWriter
 
 from router.core.delivery import Cause
-from router.core.forwarding import End
+from router.core.effects import End
 
 DONE = b"data: [DONE]"
 """What a whole stream of server-sent events ends with."""

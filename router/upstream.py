@@ -17,7 +17,7 @@ from router.body import BodySlot, StaleConnection, Upload, is_dead
 from router.causes import cause_of, text_of
 from router.core.clock import Clock
 from router.core.delivery import BLAME, Cause, Outcome, delivery_of
-from router.core.policy import Send
+from router.core.effects import Send
 from router.send_log import SendRow
 
 STALE_MAX = 4

@@ -1,27 +1,22 @@
-"""Requests that wait until something becomes usable, or their patience ends."""
+"""Sleeping as the decisions ask for it: until a time, or until something has changed that the sleeper could use."""
 
 import asyncio
 
-from router.core.forwarding import Wait
-from router.core.policy import Policy
+from router.core.effects import Wait
 
 
-class Waiting:
-    """Wakes every waiting request when the policy changes."""
+async def wait(effect: Wait) -> None:
+    """Return at the effect's time, or when it is woken."""
+    loop = asyncio.get_running_loop()
+    woken: asyncio.Future[None] = loop.create_future()
 
-    def __init__(self, policy: Policy) -> None:
-        self._woken: asyncio.Future[None] | None = None
-        policy.on_change = self._wake
-
-    async def wait(self, effect: Wait) -> None:
-        """Return at the effect's time, or as soon as the policy has changed."""
-        loop = asyncio.get_running_loop()
-        if self._woken is None:
-            self._woken = loop.create_future()
-        left_s = effect.until_s - loop.time()
-        await asyncio.wait((self._woken,), timeout=max(left_s, 0.0))
-
-    def _wake(self) -> None:
-        woken, self._woken = self._woken, None
-        if woken is not None:
+    def wake() -> None:
+        if not woken.done():
             woken.set_result(None)
+
+    effect.on_wake = wake
+    left_s = effect.until_s - loop.time()
+    try:
+        await asyncio.wait((woken,), timeout=None if left_s == float("inf") else max(left_s, 0.0))
+    finally:
+        effect.on_wake = None

@@ -12,8 +12,9 @@ from typing import Any, assert_never
 import simpy
 
 from router.core.delivery import BLAME, Cause, Delivery, Outcome
-from router.core.forwarding import Effect, End, Forwarding, Relay, Reply, Wait, forward
-from router.core.policy import Policy, Request, Send
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.forwarding import Effect, Forwarding, Reply, forward
+from router.core.policy import Policy
 from router.core.refusal import STATUS
 from scenarios import record
 from scenarios.world.answers import event, words
@@ -46,7 +47,7 @@ class Router:
         self.doors = doors
         self.frontends = frontends
         self.journal = journal
-        self.waiters = Waiters(env, timers, policy)
+        self.waiters = Waiters(env, timers)
 
     def serve(self, client: Connection, chat: Chat) -> Generator[simpy.Event, Any, None]:
         """Handle one request. A simpy process, interrupted when its client leaves."""
@@ -92,8 +93,8 @@ class _Handling:
                 return (yield from self._send(effect))
             case Relay():
                 return (yield from self._relay())
-            case Wait():
-                yield from self._router.waiters.wait(effect.until_s)
+            case Waiting():
+                yield from self._router.waiters.wait(effect)
                 return None
             case _:
                 assert_never(effect)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from scenarios.spec import Router
 
 COMMAND = (sys.executable, "-P", "-m", "router")
@@ -23,21 +25,26 @@ class PoolAddresses:
 
 
 def arguments(
-    knobs: Router, pools: Sequence[PoolAddresses], *, port: int, admin_port: int, send_log: Path
+    knobs: Router, pools: Sequence[PoolAddresses], *, seed: int, port: int, admin_port: int, send_log: Path
 ) -> list[str]:
     """Return the arguments that follow the command."""
     options = {
         "--port": str(port),
         "--admin-port": str(admin_port),
         "--send-log": str(send_log),
-        "--connect-timeout-s": str(knobs.connect_timeout_s),
-        "--deadline-s": str(knobs.deadline_s),
-        "--idle-timeout-s": str(knobs.idle_timeout_s),
-        "--patience-s": str(knobs.patience_s),
+        "--seed": str(seed),
         # The model opens a connection for each send: what befalls a reused one (cause stale) depends on which it is.
         "--reuse-idle-s": "0",
     }
     told = [part for option in options.items() for part in option]
+    for name, value in msgspec.structs.asdict(knobs).items():
+        told += _option(name.replace("_", "-"), value)
     for pool in pools:
         told += ["--pool", f"{pool.id}={','.join(pool.urls)};model={pool.model}"]
     return told
+
+
+def _option(name: str, value: object) -> list[str]:
+    if isinstance(value, bool):
+        return [f"--{name}" if value else f"--no-{name}"]
+    return [f"--{name}", str(value)]

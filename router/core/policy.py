@@ -73,6 +73,11 @@ class Policy:
         self.roster.refresh()
         self._pools_changed()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait now."""
+        return self.queue.count
+
     def in_flight(self) -> dict[str, int]:
         """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
         return self.roster.in_flight()
@@ -188,7 +193,7 @@ class Policy:
         """Choose among what is usable now, without the pool that was tried, and take a lease."""
         candidates = self.usable.among(group.candidates, now)
         if tried is not None:
-            candidates = tuple(c for c in candidates if c.pool.name != tried)
+            candidates = self._without(candidates, tried)
         if not candidates:
             return None
         if self.primary is not None:
@@ -231,6 +236,10 @@ class Policy:
             return Reason.DEADLINE
         group = self.roster.group_for(send.request.model)
         return self._choose(send.request, group, now, tried=send.lease.frontend.pool) or Reason.NO_OTHER_POOL
+
+    @staticmethod
+    def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
+        return tuple(c for c in candidates if c.pool.name != pool)
 
     def _pinned(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> Candidate | None:
         by_name = {candidate.pool.name: candidate for candidate in candidates}

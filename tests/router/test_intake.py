@@ -67,7 +67,7 @@ async def test_without_a_usable_pool_the_client_hears_when_to_come_back(tmp_path
     async with live(tmp_path, rules=RouterConfig(patience_s=0.2)) as router:
         told = await router.ask()
         assert_refused(told, 503, "no_pool")
-        assert told.headers["Retry-After"] == "1"
+        assert 1 <= int(told.headers["Retry-After"]) <= 6
         assert "0.2 s" in told.message
         assert router.events[-1]["code"] == "no_pool"
 

@@ -38,7 +38,7 @@ def drill(
         pools=pools or (Pool(id="a", service=SERVICE), Pool(id="b", service=SERVICE)),
         load=load if isinstance(load, tuple) else (load,),
         faults=faults,
-        router=router or Router(connect_timeout_s=0.5),
+        router=router or Router(connect_timeout_s=0.5, cooldown=False),
         expect=Expect(answers={"200": (0, 1_000_000)}),
     )
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import simpy
 
+from router.core.effects import Wait
 from router.core.topology import Catalog
 from scenarios.plan import plan
 from scenarios.spec import Fault
@@ -130,19 +131,24 @@ def test_those_who_wait_are_served_in_the_order_in_which_they_came() -> None:
     assert len(model.router.waiters) == 0
 
 
-def test_waiters_are_woken_first_come_first_served() -> None:
+def test_a_sleeper_ends_at_its_time_or_when_it_is_woken() -> None:
     model = model_of()
-    waiters = Waiters(model.env, model.timers, model.policy)
-    woken: list[str] = []
+    waiters = Waiters(model.env, model.timers)
+    ended: list[str] = []
 
-    def waiter(name: str, start_s: float) -> Generator[simpy.Event, Any, None]:
-        yield model.env.timeout(start_s)
-        yield from waiters.wait(4.0)
-        woken.append(f"{name} {model.env.now:g}")
+    def sleeper(name: str, effect: Wait) -> Generator[simpy.Event, Any, None]:
+        yield from waiters.wait(effect)
+        ended.append(f"{name} {model.env.now:g}")
 
-    for name, start_s in (("third", 0.3), ("first", 0.1), ("late", 3.5), ("second", 0.2)):
-        model.env.process(waiter(name, start_s))
+    effects = {name: Wait(until_s) for name, until_s in (("woken", 4.0), ("late", 3.5), ("for ever", float("inf")))}
+    for name, effect in effects.items():
+        model.env.process(sleeper(name, effect))
     model.env.run(until=3.0)
-    model.policy.on_change()
+    effects["woken"].wake()
+    effects["woken"].wake()
     model.env.run(until=5.0)
-    assert woken == ["first 3", "second 3", "third 3", "late 4"]
+    effects["woken"].wake()
+    assert (ended, len(waiters)) == (["woken 3", "late 3.5"], 1)
+    effects["for ever"].wake()
+    model.env.run(until=6.0)
+    assert (ended[2:], len(waiters)) == (["for ever 5"], 0)
