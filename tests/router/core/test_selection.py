@@ -201,18 +201,14 @@ def test_ties_are_broken_at_random() -> None:
 
 
 class Loaded:
-    """Draws that were loaded beforehand."""
+    """Draws that were loaded beforehand: each is one place of so many."""
 
-    def __init__(self, *draws: int) -> None:
+    def __init__(self, *draws: tuple[int, int]) -> None:
         self._draws = list(draws)
 
     def random(self) -> float:
-        raise AssertionError("nothing asks for it")
-
-    def randrange(self, stop: int, /) -> int:
-        draw = self._draws.pop(0)
-        assert 0 <= draw < stop
-        return draw
+        place, places = self._draws.pop(0)
+        return place / places
 
 
 @pytest.mark.parametrize(
@@ -235,7 +231,7 @@ def test_power_of_two_choices_draws_two_different_ones_and_the_first_wins_a_tie(
         pool.in_flight = count
         state = FrontendState(Frontend(name, f"{name}-0", "http://x"), pool, Cooldown(RouterConfig()))
         candidates.append(Candidate(pool, [state]))
-    found = PowerOfTwoChoices(Loaded(*draws)).pool("m", candidates, second=False)
+    found = PowerOfTwoChoices(Loaded((draws[0], 3), (draws[1], 2))).pool("m", candidates, second=False)
     assert found.pool.name == chosen
 
 
