@@ -4,7 +4,6 @@ Only this module and the root conftest.py know both runners. Exit codes: 0 fine;
 3 environment (port, tool, machine too busy); 130 interrupted.
 """
 
-import argparse
 import difflib
 import importlib
 import sys
@@ -22,6 +21,12 @@ if TYPE_CHECKING:
     from scenarios.spec import Scenario
 
 INTERRUPTED = 130
+
+
+class OutError(RuntimeError):
+    """Results cannot be written where they should be."""
+
+    exit_code = 3
 
 
 class Verb(NamedTuple):
@@ -131,13 +136,14 @@ RUNNERS: "Mapping[Mode, Runner]" = {"real": real, "simulated": simulated}
 def compare(argv: list[str]) -> int:
     """Run a scenario both ways, print the verdicts and the path of the report."""
     from reports.page import write_report  # noqa: PLC0415 - late, see above
-    from scenarios import campaign, load, verdicts  # noqa: PLC0415 - late, see above
+    from scenarios import campaign, load, usage, verdicts  # noqa: PLC0415 - late, see above
 
-    parser = argparse.ArgumentParser(prog="pooldrill compare", description=VERBS["compare"].help, allow_abbrev=False)
+    parser = usage.Parser(prog="pooldrill compare", description=VERBS["compare"].help)
     parser.add_argument("scenario", metavar="SCENARIO|FILE.toml", help="a scenario of the catalog, or a file")
     parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="where to write (%(default)s)")
     args = parser.parse_args(argv)
     scenario = load.load(args.scenario)
+    _make(args.out)
     print(f"{scenario.name}: {scenario.title} (seed {scenario.seed})")
     print(f"running the model, then the real drill ({scenario.duration_s:.0f} s and its start) ...", flush=True)
     comparison = campaign.compare(scenario, RUNNERS, args.out)
@@ -148,6 +154,14 @@ def compare(argv: list[str]) -> int:
     print(textwrap.fill(report.sentence, verdicts.WIDTH_MAX, break_long_words=False, break_on_hyphens=False))
     print(f"report: {report.page}")
     return 0 if comparison.passed else 1
+
+
+def _make(out: Path) -> None:
+    """Make the directory for results: better an error now than after the run. Raises OutError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutError(f"{out}: {error.strerror}; remedy: name another directory with --out") from None
 
 
 if __name__ == "__main__":

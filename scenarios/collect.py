@@ -134,13 +134,15 @@ class CheckItem(pytest.Item):
 
     def setup(self) -> None:
         """Make the runs; what goes wrong here is an error, not a failed check."""
-        part = self._part
+        problem = ""
         try:
-            self._records = part.records()
+            self._records = self._part.records()
         except Exception as error:
-            if not hasattr(error, "exit_code"):
+            if not hasattr(error, "exit_code"):  # a defect: its stack is what helps
                 raise
-            pytest.fail(f"{error}\n{self._about()}", pytrace=False)
+            problem = str(error)
+        if problem:
+            pytest.fail(f"{problem}\n{self._about()}", pytrace=False)
 
     def runtest(self) -> None:
         """Judge. Raises CheckFailed unless the check passes."""

@@ -10,16 +10,25 @@ import msgspec
 
 from scenarios.load import load
 from scenarios.record import Mode, Record, Row
+from scenarios.spec import Scenario
 from simulator.run import run
 
 R = TypeVar("R", bound=Row)
 
 
+DRILLS = Path(__file__).parent / "drills"
+"""Scenarios whose numbers tests rely on; those of the catalog may change."""
+
+
 @cache
-def modelled(name: str) -> Record:
-    """Return the record of a scenario of the catalog, from the model."""
+def modelled(drill: str | Path) -> Record:
+    """Return the record of one of DRILLS, or of any scenario given by its path, from the model."""
     with TemporaryDirectory() as out:
-        return run(load(name), Path(out))
+        return run(planned(drill), Path(out))
+
+
+def planned(drill: str | Path) -> Scenario:
+    return load(drill if isinstance(drill, Path) else DRILLS / f"{drill}.toml")
 
 
 def as_mode(record: Record, mode: Mode) -> Record:

@@ -1,6 +1,7 @@
 """Two runs agree attempt by attempt where a scenario is exact, and within the slack of its fault edges elsewhere."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,14 +14,14 @@ from tests.scenarios.doctored import as_mode, changed, modelled, without
 EXACT, LOOSE = "refused", "refused_under_load"
 
 
-def real(name: str) -> Record:
-    return as_mode(modelled(name), "real")
+def real(drill: str | Path) -> Record:
+    return as_mode(modelled(drill), "real")
 
 
-@pytest.mark.parametrize("name", [path.stem for path in catalog()])
-def test_a_run_agrees_with_itself(name: str) -> None:
-    verdicts = agree(real(name), modelled(name))
-    assert verdicts.keys() == agreement_for(load(name)).keys()
+@pytest.mark.parametrize("path", catalog(), ids=lambda path: path.stem)
+def test_a_run_agrees_with_itself(path: Path) -> None:
+    verdicts = agree(real(path), modelled(path))
+    assert verdicts.keys() == agreement_for(load(path)).keys()
     assert all(verdict.passed and verdict.detail for verdict in verdicts.values())
 
 

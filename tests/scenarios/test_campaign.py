@@ -7,12 +7,11 @@ import pytest
 
 import simulator.run
 from scenarios.campaign import InvalidRunError, compare, valid_run
-from scenarios.load import load
 from scenarios.record import PoolEvent, Record
 from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
 from scenarios.verdicts import WIDTH_MAX, summary, table
-from tests.scenarios.doctored import as_mode, doubled, without
+from tests.scenarios.doctored import as_mode, doubled, planned, without
 
 
 def real(scenario: Scenario, out: Path) -> Record:
@@ -30,21 +29,21 @@ def invalid(scenario: Scenario, out: Path) -> Record:
 
 
 def test_both_runs_are_judged_and_compared(tmp_path: Path) -> None:
-    comparison = compare(load("refused"), {"real": real, "simulated": simulator.run.run}, tmp_path)
+    comparison = compare(planned("refused"), {"real": real, "simulated": simulator.run.run}, tmp_path)
     assert comparison.passed
     assert list(comparison.verdicts) == ["real", "simulated", "agreement"]
     assert [comparison.real.meta.mode, comparison.simulated.meta.mode] == ["real", "simulated"]
 
 
 def test_one_check_that_fails_fails_the_comparison(tmp_path: Path) -> None:
-    comparison = compare(load("refused"), {"real": twice, "simulated": simulator.run.run}, tmp_path)
+    comparison = compare(planned("refused"), {"real": twice, "simulated": simulator.run.run}, tmp_path)
     assert not comparison.passed
     assert comparison.verdicts["real"]["never_twice"].state == "fail"
 
 
 def test_an_invalid_run_is_an_error_and_never_judged(tmp_path: Path) -> None:
     with pytest.raises(InvalidRunError, match=r"refused: the real run is invalid: loop lag 0\.3 s"):
-        compare(load("refused"), {"real": invalid, "simulated": simulator.run.run}, tmp_path)
+        compare(planned("refused"), {"real": invalid, "simulated": simulator.run.run}, tmp_path)
     assert InvalidRunError.exit_code == 3
 
 
@@ -53,11 +52,11 @@ def test_what_a_runner_raises_goes_through(tmp_path: Path) -> None:
         raise OSError("no port left")
 
     with pytest.raises(OSError, match="no port left"):
-        valid_run(broken, load("refused"), tmp_path)
+        valid_run(broken, planned("refused"), tmp_path)
 
 
 def test_the_table_fits_and_tells_what_failed(tmp_path: Path) -> None:
-    comparison = compare(load("refused"), {"real": twice, "simulated": simulator.run.run}, tmp_path)
+    comparison = compare(planned("refused"), {"real": twice, "simulated": simulator.run.run}, tmp_path)
     text = table(comparison.verdicts)
     assert max(map(len, text.splitlines())) <= WIDTH_MAX
     assert "never_twice             fail      pass" in text
@@ -67,7 +66,7 @@ def test_the_table_fits_and_tells_what_failed(tmp_path: Path) -> None:
 
 def test_nothing_is_cut_off_where_all_is_well(tmp_path: Path) -> None:
     for name in ("refused", "body_read_then_dropped", "mid_stream_drop", "refused_under_load"):
-        comparison = compare(load(name), {"real": real, "simulated": simulator.run.run}, tmp_path)
+        comparison = compare(planned(name), {"real": real, "simulated": simulator.run.run}, tmp_path)
         assert "..." not in table(comparison.verdicts)
 
 
@@ -91,7 +90,7 @@ def test_a_record_without_its_sends_is_undecided_not_green(tmp_path: Path) -> No
             record = without(record, type(send))
         return record
 
-    comparison = compare(load("refused"), {"real": silent, "simulated": simulator.run.run}, tmp_path)
+    comparison = compare(planned("refused"), {"real": silent, "simulated": simulator.run.run}, tmp_path)
     assert not comparison.passed
     assert comparison.verdicts["real"]["at_most_two_sends"].state == "undecided"
     assert comparison.verdicts["agreement"]["same_attempts"].state == "undecided"

@@ -1,14 +1,15 @@
 """Each check can fail, says what it found with ids, and never takes a record that lacks something for a good one."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from scenarios.checks import CHECKS, checks_for, judge
-from scenarios.load import catalog, load
+from scenarios.load import catalog
 from scenarios.record import Fault, Metric, Operation, PoolEvent, Probe, Record, Request, Sample, Send
-from tests.scenarios.doctored import changed, doubled, modelled, without
+from tests.scenarios.doctored import changed, doubled, modelled, planned, without
 
 REFUSED, DROPPED, CUT = "refused", "body_read_then_dropped", "mid_stream_drop_raw"
 
@@ -34,9 +35,9 @@ def one_more(record: Record, name: str) -> Record:
     return changed(record, Metric, lambda metric: metric is counter, value=counter.value + 1)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in catalog()])
-def test_what_the_model_does_passes(name: str) -> None:
-    verdicts = judge(modelled(name))
+@pytest.mark.parametrize("path", catalog(), ids=lambda path: path.stem)
+def test_what_the_model_does_passes(path: Path) -> None:
+    verdicts = judge(modelled(path))
     assert {check: verdict.detail for check, verdict in verdicts.items() if not verdict.passed} == {}
     assert all(verdict.detail for verdict in verdicts.values())
 
@@ -367,7 +368,7 @@ def test_an_invalid_run_is_never_green() -> None:
 
 
 def test_a_scenario_is_asked_only_what_it_can_show() -> None:
-    refused, cut, loaded = map(load, ("refused", "mid_stream_drop", "refused_under_load"))
+    refused, cut, loaded = map(planned, ("refused", "mid_stream_drop", "refused_under_load"))
     assert "every_byte_before_break" in checks_for(cut)
     assert "every_byte_before_break" not in checks_for(refused)
     assert "expected_resends" in checks_for(refused)

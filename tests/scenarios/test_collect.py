@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-import tests.scenarios.doctored  # noqa: F401 - kept loaded, so that not every session in here imports the model again
 from scenarios.load import CATALOG
+from tests.scenarios.doctored import DRILLS
 
 ROOT = CATALOG.parent.parent
 
@@ -71,7 +71,8 @@ class Suite:
         self.catalog.mkdir(parents=True)
         pytester.makeini(INI)
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
-        monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+        for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+            monkeypatch.delenv(name, raising=False)
         self.with_real("")
 
     def with_real(self, change: str) -> None:
@@ -79,9 +80,9 @@ class Suite:
         self.pytester.makeconftest(CONFTEST.replace("REAL", change))
 
     def take(self, *names: str) -> None:
-        """Put scenarios of the catalog into the suite."""
+        """Put scenarios into the suite."""
         for name in names:
-            shutil.copy(CATALOG / f"{name}.toml", self.catalog)
+            shutil.copy(DRILLS / f"{name}.toml", self.catalog)
 
     def run(self, *args: str) -> pytest.RunResult:
         return self.pytester.runpytest_inprocess(*args)
@@ -141,13 +142,13 @@ def test_one_file_and_one_item_can_be_named(suite: Suite) -> None:
 
 def test_a_scenario_elsewhere_is_taken_only_if_it_is_named(suite: Suite) -> None:
     elsewhere = suite.pytester.mkdir("elsewhere")
-    shutil.copy(CATALOG / "refused.toml", elsewhere)
+    shutil.copy(DRILLS / "refused.toml", elsewhere)
     assert suite.run("elsewhere").ret == pytest.ExitCode.NO_TESTS_COLLECTED
     assert set(suite.run("elsewhere/refused.toml").parseoutcomes()) == {"passed"}
 
 
 def test_a_scenario_is_added_by_adding_a_file(suite: Suite) -> None:
-    text = (CATALOG / "refused.toml").read_text()
+    text = (DRILLS / "refused.toml").read_text()
     (suite.catalog / "mine.toml").write_text(text.replace('name = "refused"', 'name = "mine"'))
     result = suite.run("scenarios", "-v", "-k", "simulated")
     result.stdout.fnmatch_lines(["scenarios/catalog/mine.toml::simulated::* PASSED *"])
@@ -205,6 +206,7 @@ def test_a_run_that_cannot_be_judged_is_an_error(
     result = suite.run("scenarios", "-k", "real and sends")
     assert set(result.parseoutcomes()) == {"errors", "deselected"}
     result.stdout.fnmatch_lines([says, "  scenario  refused, seed 1, mode real"])
+    assert "During handling" not in result.stdout.str()
     assert suite.runs == ["refused real main"], "a run that failed is not made again for the next check"
 
 

@@ -11,14 +11,14 @@ from scenarios.record import Record, RecordError, Request, read, record_path, wr
 from tests.scenarios.doctored import modelled
 
 
-@pytest.mark.parametrize("name", [path.stem for path in catalog()])
-def test_read_is_what_was_written(name: str, tmp_path: Path) -> None:
-    record = modelled(name)
-    path = record_path(tmp_path / "deep" / "er", name, "simulated")
-    write(record, path)
-    again = read(path)
+@pytest.mark.parametrize("path", catalog(), ids=lambda path: path.stem)
+def test_read_is_what_was_written(path: Path, tmp_path: Path) -> None:
+    record = modelled(path)
+    written = record_path(tmp_path / "deep" / "er", path.stem, "simulated")
+    write(record, written)
+    again = read(written)
     assert (again.meta, again.rows) == (record.meta, record.rows)
-    assert [entry.name for entry in path.parent.iterdir()] == [f"{name}.simulated.jsonl"]
+    assert [entry.name for entry in written.parent.iterdir()] == [f"{path.stem}.simulated.jsonl"]
 
 
 def test_every_row_is_a_line_of_json_with_its_type(tmp_path: Path) -> None:

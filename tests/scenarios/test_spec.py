@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from scenarios.load import catalog, load
+from scenarios.load import catalog
 from scenarios.plan import first_connect_max_s, plan
 from scenarios.schema import SCHEMA_PATH, scenario_schema, schema_text
 from scenarios.spec import Router, Scenario, Service
+from tests.scenarios.doctored import planned
 
 
 def test_service_ends_with_its_last_token() -> None:
@@ -23,14 +24,14 @@ def test_a_first_connect_leaves_half_of_the_deadline() -> None:
 
 
 def test_the_plan_is_in_order_of_arrival_with_the_ids_of_clients() -> None:
-    planned = plan(load("refused"))
-    assert [operation.t_s for operation in planned] == sorted(operation.t_s for operation in planned)
-    assert [operation.operation_id for operation in planned[3:6]] == ["op-0-3", "op-1-0", "op-1-1"]
-    assert len({operation.operation_id for operation in planned}) == len(planned) == 14
+    operations = plan(planned("refused"))
+    assert [operation.t_s for operation in operations] == sorted(operation.t_s for operation in operations)
+    assert [operation.operation_id for operation in operations[3:6]] == ["op-0-3", "op-1-0", "op-1-1"]
+    assert len({operation.operation_id for operation in operations}) == len(operations) == 14
 
 
 def test_another_seed_draws_other_arrivals() -> None:
-    scenario = load("refused_under_load")
+    scenario = planned("refused_under_load")
     drawn = msgspec.structs.replace(
         scenario, load=tuple(msgspec.structs.replace(load, arrivals="poisson") for load in scenario.load)
     )
@@ -83,6 +84,6 @@ def _breaches(value: Any, rule: dict[str, Any], parts: dict[str, Any]) -> Any:
 
 
 def test_parts_cannot_be_changed() -> None:
-    scenario: Scenario = load("refused")
+    scenario: Scenario = planned("refused")
     with pytest.raises(AttributeError):
         scenario.seed = 2  # type: ignore[misc] # what must not work
