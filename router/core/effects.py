@@ -6,7 +6,8 @@
 | Relay | passes the pool's answer on | End |
 | Wait | sleeps until a time, or until it is woken | anything |
 | Connect | opens a connection in the background and closes it again | None, or the Cause that prevented it |
-| Probe | asks a frontend whether it is ready | "ok", or what came instead in a word |
+| Probe | asks a frontend whether it is ready | "ok", what came instead in a word, or the status that was not 200 |
+| Fetch | gets what a source tells: a list of pools, the time | what it is by its source, or Failed |
 """
 
 from collections.abc import Callable
@@ -141,13 +142,43 @@ class Connect:
 
 
 class Probe:
-    """Effect: ask a frontend by `until_s` whether it is ready; never a user's request."""
+    """Effect: ask a frontend by `until_s` whether it is ready; never a user's request.
 
-    __slots__ = ("frontend", "until_s")
+    `model` is the one that it must list (empty: any); with `generate` it must also give one token of it.
+    """
 
-    def __init__(self, frontend: Frontend, until_s: float) -> None:
+    __slots__ = ("frontend", "generate", "model", "until_s")
+
+    def __init__(self, frontend: Frontend, until_s: float, *, model: str = "", generate: bool = False) -> None:
         self.frontend = frontend
         self.until_s = until_s
+        self.model = model
+        self.generate = generate
 
     def __repr__(self) -> str:
         return f"Probe({self.frontend.name})"
+
+
+class Fetch:
+    """Effect: get by `until_s` what a source tells, in one try that nobody repeats silently."""
+
+    __slots__ = ("source", "until_s")
+
+    def __init__(self, source: str, until_s: float) -> None:
+        self.source = source
+        self.until_s = until_s
+
+    def __repr__(self) -> str:
+        return f"Fetch({self.source})"
+
+
+class Failed:
+    """Answer to a Fetch that came to nothing; `why` says it in a few words."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"<Failed {self.why}>"
