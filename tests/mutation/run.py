@@ -1,0 +1,212 @@
+"""Change one module of router/core bit by bit and see whether the playbooks object: `make mutants MODULE=forwarding`.
+
+mutmut makes the mutants and tests each in a process that it forks, with those tests only that reach the changed
+function. All of it happens in a copy under .make/mutants/MODULE, so the work tree stays as it is, and a run that was
+stopped goes on where it was. Survivors are tested again as soon as a test or another module has changed; to test
+everything again, remove that directory.
+
+mutmut changes the bodies of functions and methods. Properties, which it would leave out, are written in the copy as
+methods that become properties afterwards. Tables at the top of a module are out of its reach; tests hold each of their
+rows.
+
+The suite is the playbooks. What draws at random is left out, since it may find today what it does not find tomorrow,
+and so is what takes seconds.
+
+Exit codes: 0 every survivor is explained in survivors.md; 1 some are not; 2 no such module.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGES = ROOT / ".make" / "mutants"
+EXPLANATIONS = Path(__file__).with_name("survivors.md")
+LEFT_OUT = (
+    "test_mutants.py",  # makes mutants of its own
+    "test_laws.py",  # draws worlds at random
+    "test_equivalence.py",  # the same
+    "test_budget_expectations.py",  # statistics over thousands of calls
+)
+KILLED = frozenset((1, 3))
+SURVIVED = 0
+NOT_REACHED = frozenset((5, 33))
+SETTINGS = """\
+[mutmut]
+source_paths=
+    router
+only_mutate=
+    router/core/{module}.py
+    router/core/{module}/*.py
+pytest_add_cli_args=
+    -p
+    no:randomly
+    -p
+    no:cacheprovider
+    -m
+    not hypothesis
+pytest_add_cli_args_test_selection=
+    tests/router/core
+use_git_change_detection=false
+on_dependency_change=ignore
+
+[tool:pytest]
+addopts = --import-mode=importlib --strict-markers --strict-config
+pythonpath = .
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change: in `function` the text `was` became `becomes`; `exit_code` is its suite's, None: not tested yet."""
+
+    name: str
+    function: str
+    was: str
+    becomes: str
+    exit_code: int | None
+
+    @property
+    def killed(self) -> bool:
+        """Tell whether a playbook objected, or never ended."""
+        return self.exit_code is not None and self.exit_code != SURVIVED and self.exit_code not in NOT_REACHED
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One row of survivors.md: a kind of mutant that nothing can notice, and why. In `was` and `becomes` "…" is any text."""
+
+    where: str
+    was: str
+    becomes: str
+    why: str
+
+    def covers(self, function: str, was: str, becomes: str) -> bool:
+        """Tell whether a mutant is of this kind."""
+        place = self.where in ("*", function) or function.startswith(f"{self.where}.")
+        return place and _like(self.was, was) and _like(self.becomes, becomes)
+
+
+def explanations(text: str) -> list[Explanation]:
+    """Read the rows of the table."""
+    rows = [re.split(r"(?<!\\)\|", line.strip().strip("|")) for line in text.splitlines() if line.startswith("| `")]
+    return [Explanation(*(_cell(cell) for cell in row)) for row in rows]
+
+
+def main(arguments: list[str]) -> int:
+    """Test the mutants of one module and print what became of them."""
+    core = ROOT / "router" / "core"
+    modules = sorted({path.stem for path in core.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()})
+    if len(arguments) != 1 or arguments[0] not in modules:
+        print(f"error: MODULE is one of: {', '.join(modules)}", file=sys.stderr)  # noqa: T201 - a command line prints
+        return 2
+    stage = STAGES / arguments[0]
+    changed = fill(stage, arguments[0])
+    mutmut(stage, "run", "--max-children", "1", output=None)
+    again = [name for name, code in codes(stage).items() if code == SURVIVED or code in NOT_REACHED]
+    if changed and again:
+        mutmut(stage, "run", "--max-children", "1", *again, output=None)
+    return report(arguments[0], [mutant(stage, name, code) for name, code in codes(stage).items()])
+
+
+def fill(stage: Path, module: str) -> bool:
+    """Bring the copy up to date; returns whether tests or other modules changed since the mutants were last tested."""
+    wanted = {"setup.cfg": SETTINGS.format(module=module)}
+    for place in ("router", "tests/router/core"):
+        for path in sorted((ROOT / place).rglob("*.py")):
+            if path.name not in LEFT_OUT:
+                name = path.relative_to(ROOT).as_posix()
+                wanted[name] = with_plain_properties(path.read_text()) if place == "router" else path.read_text()
+    for old in [*stage.rglob("*.py")]:
+        copy = old.relative_to(stage).as_posix().removeprefix("mutants/")
+        if copy not in wanted:
+            old.unlink()
+    changed = False
+    for name, text in wanted.items():
+        path = stage / name
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            changed = True
+    seen = stage / "tested"
+    digest = hashlib.sha256("".join(wanted.values()).encode()).hexdigest()
+    changed = seen.exists() and seen.read_text() != digest
+    seen.write_text(digest)
+    return changed
+
+
+def with_plain_properties(source: str) -> str:
+    """Write `@property def x` as `def x` followed by `x = property(x)`."""
+    lines = source.splitlines()
+    for node in [n for owner in ast.walk(ast.parse(source)) if isinstance(owner, ast.ClassDef) for n in owner.body]:
+        if isinstance(node, ast.FunctionDef) and [ast.unparse(d) for d in node.decorator_list] == ["property"]:
+            assert node.end_lineno is not None
+            lines[node.decorator_list[0].lineno - 1] = ""
+            lines[node.end_lineno - 1] += f"\n{' ' * node.col_offset}{node.name} = property({node.name})"
+    return "\n".join(lines) + "\n"
+
+
+def mutmut(stage: Path, *arguments: str, output: int | None) -> str:
+    """Run mutmut in the copy."""
+    command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
+    return subprocess.run(command, cwd=stage, check=True, text=True, stdout=output).stdout or ""
+
+
+def codes(stage: Path) -> dict[str, int | None]:
+    """Return the exit code of each mutant's suite, by its name."""
+    found: dict[str, int | None] = {}
+    for path in sorted((stage / "mutants" / "router" / "core").rglob("*.meta")):
+        found |= json.loads(path.read_text())["exit_code_by_key"]
+    return found
+
+
+def mutant(stage: Path, name: str, code: int | None) -> Mutant:
+    """Describe one mutant; a killed one's change is not looked up."""
+    function = name.removeprefix("router.core.").rpartition("__mutmut_")[0]
+    function = function.replace(".xǁ", ".").replace("ǁ", ".").replace(".x_", ".")
+    if code is not None and code != SURVIVED and code not in NOT_REACHED:
+        return Mutant(name, function, "", "", code)
+    diff = mutmut(stage, "show", name, output=subprocess.PIPE).splitlines()
+    was, becomes = (
+        " ".join(line[1:].strip() for line in diff if line.startswith(sign) and not line.startswith(sign * 3))
+        for sign in "-+"
+    )
+    return Mutant(name, function, was, becomes, code)
+
+
+def report(module: str, mutants: list[Mutant]) -> int:
+    """Print the numbers and every survivor, at most 80 columns wide where the code is."""
+    known = explanations(EXPLANATIONS.read_text())
+    survivors = [m for m in mutants if not m.killed]
+    unexplained = [m for m in survivors if not any(e.covers(m.function, m.was, m.becomes) for e in known)]
+    killed = len(mutants) - len(survivors)
+    out = [f"router/core/{module}: {len(mutants)} mutants, {killed} killed, {len(survivors)} survived"]
+    out += [f"{len(survivors) - len(unexplained)} survivors are explained in {EXPLANATIONS.relative_to(ROOT)}"]
+    for one in unexplained:
+        reached = " (no playbook reaches it)" if one.exit_code in NOT_REACHED else ""
+        out += ["", f"survived: {one.function}{reached}", *_wrapped("- ", one.was), *_wrapped("+ ", one.becomes)]
+    print("\n".join(out))  # noqa: T201 - a command line prints
+    return 1 if unexplained else 0
+
+
+def _wrapped(sign: str, text: str, width: int = 78) -> list[str]:
+    return [sign + text[at : at + width] for at in range(0, len(text), width)] or [sign]
+
+
+def _like(pattern: str, text: str) -> bool:
+    return re.fullmatch(".*".join(re.escape(part) for part in pattern.split("…")), text) is not None
+
+
+def _cell(text: str) -> str:
+    return text.strip().replace("\\|", "|").removeprefix("`").removesuffix("`")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
