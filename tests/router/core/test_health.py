@@ -193,7 +193,7 @@ class _Dice:
     def random(self) -> float:
         return 0.5
 
-    def randrange(self, stop: int, /) -> int:
+    def randrange(self, _stop: int, /) -> int:
         return 0
 
 
