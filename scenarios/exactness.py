@@ -12,7 +12,7 @@ from scenarios.plan import Planned, first_connect_max_s, plan
 from scenarios.rules import Problem, during, nominal_end_s, serves
 from scenarios.spec import EXACT_MARGIN_S, Fault, Pool, Scenario
 
-EXACT_SPACING_S = 0.04
+EXACT_SPACING_S = 0.05
 """What keeps the order of two arrivals on a busy machine, and so the turn of every round-robin cursor."""
 
 _ROUNDING_S = 1e-9
