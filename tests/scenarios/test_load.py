@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import math
 import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -169,6 +170,24 @@ def test_refused_in_one_line(edit: Callable[[Data], None], says: str) -> None:
     data = valid()
     edit(data)
     assert refusal(data).startswith(f"drill.toml: {says}")
+
+
+@pytest.mark.parametrize(
+    ("edit", "path"),
+    [
+        (set_("duration_s", to=2.95), ("duration_s",)),
+        (set_("load", 1, "timeout_s", to=0.3), ("load", 1, "timeout_s")),
+        (set_("router", to={"deadline_s": 0.3}), ("router", "deadline_s")),
+    ],
+)
+def test_the_remedy_is_enough(edit: Callable[[Data], None], path: tuple[Any, ...]) -> None:
+    data = valid()
+    data["pools"][0]["service"] = {"first_token_s": 0.0512}  # so that nothing ends at a round number
+    edit(data)
+    bound = re.search(r"remedy: at least ([\d.]+)", refusal(data))
+    assert bound
+    set_(*path, to=float(bound[1]))(data)
+    parse(document(data), FILE)
 
 
 def test_another_routers_code_may_be_called_anything() -> None:
