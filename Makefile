@@ -14,6 +14,10 @@ LOGS := .make
 FIT := -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do $$p $(FIT) 2>/dev/null && echo $$p && break; done)
 
+# An environment whose Python has been removed is none: made anew.
+$(shell [ -L $(BIN)/python ] && [ ! -e $(BIN)/python ] && rm -rf .venv)
+HAVE_VENV = $(shell [ -x $(BIN)/python ] && echo yes)
+
 # A drill starts many short processes: without bytecode each of them compiles all its imports again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,13 +34,13 @@ help: ## list the targets
 
 # --- set-up ---------------------------------------------------------------------------------------------------------
 
-setup: ## make .venv and provide the Toxiproxy server (the targets below do it by themselves)
+setup: ## make .venv and provide the Toxiproxy server (other targets do so too)
 	@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j2) packages toxiproxy
 
 python:
-	@[ -x $(BIN)/python ] || "$(PYTHON)" $(FIT) 2>/dev/null || { \
+	@$(if $(HAVE_VENV),:,"$(PYTHON)" $(FIT) 2>/dev/null || { \
 		echo "error: no Python >= 3.11 with venv $(if $(PYTHON),in $(PYTHON),found);" \
-		"install it (Debian: python3 and python3-venv), or: make PYTHON=/path/to/python3" >&2; exit 1; }
+		"install it (Debian: python3 and python3-venv), or: make PYTHON=/path/to/python3" >&2; exit 1; })
 
 $(BIN)/python: | python
 	$(call step,venv,making .venv with $(PYTHON),"$(PYTHON)" -m venv --clear .venv,Remove .venv and run make again.)
@@ -61,7 +65,7 @@ packages: $(INSTALLED)
 
 # Starts at once, beside the installation: the build of the server takes longest.
 toxiproxy: | python
-	@$(or $(shell [ -x $(BIN)/python ] && echo $(BIN)/python),"$(PYTHON)") chaos/provision.py >/dev/null
+	@$(if $(HAVE_VENV),$(BIN)/python,"$(PYTHON)") chaos/provision.py >/dev/null
 
 requirements: | $(BIN)/uv ## pin what pyproject.toml asks for (UPGRADE=1: the newest of everything)
 	@$(COMPILE) --extra dev --output-file requirements.txt pyproject.toml
@@ -90,8 +94,9 @@ lint: $(INSTALLED) ## format, lint and import rules
 types: $(INSTALLED) ## mypy --strict
 	$(BIN)/mypy
 
+# On two cores. The scenarios keep to one: a busy machine spoils what they measure.
 unit: setup ## tests/
-	$(BIN)/pytest -q tests
+	$(BIN)/pytest -q -n 2 tests
 
 simulated: $(INSTALLED) ## the scenarios in the model only
 	$(BIN)/pytest -q scenarios -k simulated

@@ -4,10 +4,11 @@ Only this module and the root conftest.py know both runners. Exit codes: 0 fine;
 3 environment (port, tool, machine too busy); 130 interrupted.
 """
 
-import argparse
 import difflib
 import importlib
 import sys
+import textwrap
+import tomllib
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
     from scenarios.spec import Scenario
 
 INTERRUPTED = 130
+
+
+class OutError(RuntimeError):
+    """Results cannot be written where they should be."""
+
+    exit_code = 3
 
 
 class Verb(NamedTuple):
@@ -49,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         print(_help())
         return 0
     if verb == "--version":
-        print(f"pooldrill {metadata.version('pooldrill')}")
+        print(f"pooldrill {version()}")
         return 0
     if verb not in VERBS:
         print(_unknown(verb), file=sys.stderr)
@@ -91,6 +98,14 @@ def _help() -> str:
     )
 
 
+def version() -> str:
+    """Return Pooldrill's version: the checkout's if this is one, else that of what is installed."""
+    project = Path(__file__).with_name("pyproject.toml")
+    if project.is_file():
+        return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
+    return metadata.version("pooldrill")
+
+
 def _unknown(verb: str) -> str:
     if not verb:
         return f"pooldrill: no verb given; one of {', '.join(VERBS)} (pooldrill --help tells more)"
@@ -121,24 +136,32 @@ RUNNERS: "Mapping[Mode, Runner]" = {"real": real, "simulated": simulated}
 def compare(argv: list[str]) -> int:
     """Run a scenario both ways, print the verdicts and the path of the report."""
     from reports.page import write_report  # noqa: PLC0415 - late, see above
+    from scenarios import campaign, load, usage, verdicts  # noqa: PLC0415 - late, see above
 
-    from scenarios import campaign, load, verdicts  # noqa: PLC0415 - late, see above
-
-    parser = argparse.ArgumentParser(prog="pooldrill compare", description=VERBS["compare"].help)
-    parser.add_argument("scenario", help="a name of the catalog (pooldrill list) or the path of a .toml file")
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="where to write (default: out)")
+    parser = usage.Parser(prog="pooldrill compare", description=VERBS["compare"].help)
+    parser.add_argument("scenario", metavar="SCENARIO|FILE.toml", help="a scenario of the catalog, or a file")
+    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="where to write (%(default)s)")
     args = parser.parse_args(argv)
     scenario = load.load(args.scenario)
-    print(f"{scenario.name}: {scenario.title}")
-    print(
-        f"running the model, then for real (about {scenario.duration_s:.0f} s and the start of all processes) ...",
-        flush=True,
-    )
+    _make(args.out)
+    print(f"{scenario.name}: {scenario.title} (seed {scenario.seed})")
+    print(f"running the model, then the real drill ({scenario.duration_s:.0f} s and its start) ...", flush=True)
     comparison = campaign.compare(scenario, RUNNERS, args.out)
-    report = write_report(comparison.real, comparison.simulated, args.out)
+    report = write_report(
+        real=comparison.real, simulated=comparison.simulated, out=args.out, verdicts=comparison.verdicts
+    )
     print(verdicts.table(comparison.verdicts))
-    print(f"report: {report}")
+    print(textwrap.fill(report.sentence, verdicts.WIDTH_MAX, break_long_words=False, break_on_hyphens=False))
+    print(f"report: {report.page}")
     return 0 if comparison.passed else 1
+
+
+def _make(out: Path) -> None:
+    """Make the directory for results: better an error now than after the run. Raises OutError."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutError(f"{out}: {error.strerror}; remedy: name another directory with --out") from None
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@ from chaos.provision import SERVER_VERSION, Server
 from chaos.toxics import Toxic
 from chaos.toxiproxy_calls import Connection, ToxiproxyError
 
+__all__ = ["AddressError", "Proxy", "ProxyState", "Toxiproxy", "ToxiproxyError", "loopback_address"]
+
 PROXIES_MAX = 1_000
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

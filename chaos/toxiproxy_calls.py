@@ -54,12 +54,12 @@ class Connection:
         return str(answer)
 
     async def call(self, work: Callable[[Any], _T]) -> _T:
-        """Run blocking work in a thread; it gets the library's `Toxiproxy`. Raises ToxiproxyError or ProcessError."""
+        """Run blocking work in a thread; it gets the library's `Toxiproxy`. Raises ToxiproxyError."""
         try:
             return await asyncio.to_thread(self._call, work)
         except ToxiproxyError as error:
             if self.child is not None and self.child.returncode is not None:
-                raise self.child.failure(str(error)) from error
+                raise ToxiproxyError(str(self.child.failure(str(error)))) from error
             raise
 
     def _call(self, work: Callable[[Any], _T]) -> _T:

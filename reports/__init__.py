@@ -1,0 +1,1 @@
+"""Reads records and verdicts; writes one page, pictures and CSV files."""

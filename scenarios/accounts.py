@@ -1,11 +1,14 @@
 """Whether the books agree: ids, sends and counters told by different parties of one run."""
 
-from collections import Counter
+import hashlib
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from scenarios.laws import NO_POOL_EVENTS, NO_SENDS
-from scenarios.record import Record
-from scenarios.verdict import Verdict, undecided, verdict_of
+from scenarios.record import Record, Request
+from scenarios.spec import Pool
+from scenarios.verdict import Verdict, named, undecided, verdict_of
+from scenarios.world.answers import plain_answer, stream_events
 
 
 def only_issued_ids(record: Record) -> Verdict:
@@ -15,9 +18,7 @@ def only_issued_ids(record: Record) -> Verdict:
     requests = {request.request_id: request.operation_id for request in record.requests}
     probes = {probe.request_id for probe in record.probes}
     wrong = [*_strangers(record, requests, probes), *_mistaken(record, requests)]
-    return verdict_of(
-        dict.fromkeys(wrong), f"{len(requests)} requests and {len(probes)} probes were issued, no others seen"
-    )
+    return verdict_of(dict.fromkeys(wrong), f"{len(requests)} requests, {len(probes)} probes")
 
 
 def _strangers(record: Record, requests: dict[str, str], probes: set[str]) -> Iterator[str]:
@@ -45,7 +46,12 @@ def sends_match_pools(record: Record) -> Verdict:
         return undecided(NO_SENDS)
     if not record.pool_events:
         return undecided(NO_POOL_EVENTS)
-    bodies = {(event.request_id, event.pool) for event in record.pool_events if event.kind == "body_complete"}
+    probes = {probe.request_id for probe in record.probes}  # the harness's own requests go past the router
+    bodies = {
+        (event.request_id, event.pool)
+        for event in record.pool_events
+        if event.kind == "body_complete" and event.request_id not in probes
+    }
     handed = {(send.request_id, send.pool) for send in record.sends if send.slot_taken}
     answered = {(send.request_id, send.pool) for send in record.sends if send.delivery == "answered"}
     wrong = [
@@ -56,8 +62,53 @@ def sends_match_pools(record: Record) -> Verdict:
         f"the send log says {pool} answered {request_id}, which it never received"
         for request_id, pool in answered - bodies
     ]
-    fine = f"{len(bodies)} bodies at pools are {len(handed)} of {len(record.sends)} sends"
+    fine = f"{len(bodies)} bodies of {len(record.sends)} sends"
     return verdict_of(sorted(wrong), fine)
+
+
+def bytes_unaltered(record: Record) -> Verdict:
+    """What pools got is what clients sent, and what clients got is what pools said, byte for byte from the first."""
+    answers = [request for request in record.requests if request.status == 200 and request.bytes]
+    if not answers:
+        return undecided("no client got a byte of an answer")
+    unhashed = [request.request_id for request in answers if request.sha256_down is None]
+    if unhashed:
+        return undecided(f"the record has no hash of what was answered to {named(unhashed)}")
+    wrong = [*_altered_up(record), *_altered_down(record, answers)]
+    return verdict_of(wrong, f"{sum(request.bytes for request in answers)} bytes of {len(answers)} answers")
+
+
+def _altered_up(record: Record) -> Iterator[str]:
+    sent = {request.request_id: request.sha256_up for request in record.requests}
+    for event in record.pool_events:
+        told = sent.get(event.request_id or "")
+        if event.kind == "body_complete" and event.sha256 and told and event.sha256 != told:
+            yield f"{event.frontend} got another body of {event.request_id} than its client sent"
+
+
+def _altered_down(record: Record, answers: list[Request]) -> Iterator[str]:
+    pools = {pool.id: pool for pool in record.scenario.pools}
+    received: dict[str, list[Pool]] = defaultdict(list)
+    for event in record.pool_events:
+        if event.kind == "body_complete" and event.request_id and event.pool in pools:
+            received[event.request_id].append(pools[event.pool])
+    for request in answers:
+        said = [_said(request, pool) for pool in received[request.request_id]]
+        fitting = [whole for whole in said if _hash(whole[: request.bytes]) == request.sha256_down]
+        if not fitting:
+            yield f"{request.request_id} got {request.bytes} bytes that no pool said"
+        elif request.end == "done" and all(len(whole) != request.bytes for whole in fitting):
+            yield f"{request.request_id} looks complete with {request.bytes} of {len(fitting[0])} bytes"
+
+
+def _said(request: Request, pool: Pool) -> bytes:
+    if request.stream:
+        return b"".join(stream_events(request.request_id, pool.model, pool.service))
+    return plain_answer(request.request_id, pool.model, pool.service)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def metrics_add_up(record: Record) -> Verdict:

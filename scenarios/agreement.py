@@ -39,7 +39,7 @@ def same_attempts(real: Record, simulated: Record) -> Verdict:
         Counter((send.pool, f"attempt {send.attempt}", *map(_shown, send.outcome)) for send in record.sends)
         for record in (real, simulated)
     ]
-    return verdict_of(_apart(*counts, slack=0), f"{counts[0].total()} sends of {len(counts[0])} kinds in both runs")
+    return verdict_of(_apart(*counts, slack=0), f"{counts[0].total()} sends of {len(counts[0])} kinds")
 
 
 def same_requests(real: Record, simulated: Record) -> Verdict:
@@ -47,7 +47,7 @@ def same_requests(real: Record, simulated: Record) -> Verdict:
     if not real.sends or not simulated.sends:
         return undecided("a record has no sends")
     ways = [_ways(record) for record in (real, simulated)]
-    return verdict_of(_different(*ways), f"{len(ways[0])} requests went the same way in both runs")
+    return verdict_of(_different(*ways), f"{len(ways[0])} requests went the same way")
 
 
 def same_answers(real: Record, simulated: Record) -> Verdict:
@@ -55,7 +55,7 @@ def same_answers(real: Record, simulated: Record) -> Verdict:
     if not real.requests or not simulated.requests:
         return undecided("a record has no requests")
     answers = [{r.request_id: r.answer for r in record.requests} for record in (real, simulated)]
-    return verdict_of(_different(*answers), f"{len(answers[0])} requests got the same answer in both runs")
+    return verdict_of(_different(*answers), f"{len(answers[0])} requests got the same answer")
 
 
 def same_outcomes(real: Record, simulated: Record) -> Verdict:
@@ -66,7 +66,7 @@ def same_outcomes(real: Record, simulated: Record) -> Verdict:
     wrong = [
         f"{a}: {seen[0][a]} in the real run, {seen[1][a]} in the model" for a in sorted(seen[0].keys() ^ seen[1].keys())
     ]
-    return verdict_of(wrong, f"in both runs: {named(sorted(seen[0]))}")
+    return verdict_of(wrong, named(sorted(seen[0])))
 
 
 def counts_close(real: Record, simulated: Record) -> Verdict:
@@ -77,9 +77,7 @@ def counts_close(real: Record, simulated: Record) -> Verdict:
     answers = [Counter((request.answer,) for request in record.requests) for record in (real, simulated)]
     sends = [Counter((send.pool, *map(_shown, send.outcome)) for send in record.sends) for record in (real, simulated)]
     wrong = [*_apart(*answers, slack=slack), *_apart(*sends, slack=slack)]
-    return verdict_of(
-        wrong, f"{len(answers[0])} kinds of answers and {len(sends[0])} of sends, none off by more than {slack}"
-    )
+    return verdict_of(wrong, f"{len(answers[0])} kinds of answers, {len(sends[0])} of sends, within {slack}")
 
 
 def _shown(value: Any) -> str:

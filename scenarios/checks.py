@@ -26,6 +26,7 @@ CHECKS: dict[str, Check] = {
         laws.in_flight_zero,
         accounts.only_issued_ids,
         accounts.sends_match_pools,
+        accounts.bytes_unaltered,
         accounts.metrics_add_up,
         expectations.faults_fired,
         expectations.every_byte_before_break,

@@ -1,18 +1,18 @@
 """Verbs about scenarios: list and schema."""
 
-import argparse
 import textwrap
 from pathlib import Path
 
 from scenarios.load import LoadError, catalog, load
 from scenarios.schema import SCHEMA_PATH, schema_text, write_schema
+from scenarios.usage import Parser
 
 WIDTH_MAX = 80
 
 
 def list_(argv: list[str]) -> int:
     """List the scenarios of the catalog; exit code 2 if one of them cannot be read."""
-    parser = argparse.ArgumentParser(prog="pooldrill list", description="List the scenarios that come with Pooldrill.")
+    parser = Parser(prog="pooldrill list", description="List the scenarios that come with Pooldrill.")
     parser.parse_args(argv)
     width = max(len(path.stem) for path in catalog())
     print(f"{'scenario':<{width}}  {'agrees':<7}  what goes wrong")
@@ -31,9 +31,7 @@ def list_(argv: list[str]) -> int:
 
 def schema(argv: list[str]) -> int:
     """Print the JSON Schema of scenario files, or write it into the catalog."""
-    parser = argparse.ArgumentParser(
-        prog="pooldrill schema", description="Print the JSON Schema of scenario files, for editors."
-    )
+    parser = Parser(prog="pooldrill schema", description="Print the JSON Schema of scenario files, for editors.")
     parser.add_argument("--write", action="store_true", help=f"write it to {_shown(SCHEMA_PATH)} instead")
     if parser.parse_args(argv).write:
         print(write_schema())

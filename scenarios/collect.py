@@ -22,7 +22,8 @@ from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
 
 SUITE = "scenarios"
-"""The folder whose .toml files are scenarios. Elsewhere one must be named on the command line."""
+"""The folder whose .toml files are scenarios. Elsewhere in the checkout one must be named on the command line; outside
+of it pytest must be told of the project too: `python -m pytest -c pyproject.toml -p conftest FILE.toml`."""
 MODES: tuple[Mode, ...] = ("real", "simulated")
 
 
@@ -117,7 +118,7 @@ class Part(pytest.Collector):
         return [record_path(file.runs.out, self.scenario.name, mode) for mode in self.modes]
 
 
-class CheckFailed(Exception):  # noqa: N818 - not an error of the program but the verdict of a check
+class CheckFailed(Exception):
     """A check did not pass."""
 
     def __init__(self, name: str, verdict: Verdict) -> None:
@@ -134,13 +135,15 @@ class CheckItem(pytest.Item):
 
     def setup(self) -> None:
         """Make the runs; what goes wrong here is an error, not a failed check."""
-        part = self._part
+        problem = ""
         try:
-            self._records = part.records()
+            self._records = self._part.records()
         except Exception as error:
-            if not hasattr(error, "exit_code"):
+            if not hasattr(error, "exit_code"):  # a defect: its stack is what helps
                 raise
-            pytest.fail(f"{error}\n{self._about()}", pytrace=False)
+            problem = str(error)
+        if problem:
+            pytest.fail(f"{problem}\n{self._about()}", pytrace=False)
 
     def runtest(self) -> None:
         """Judge. Raises CheckFailed unless the check passes."""

@@ -60,10 +60,15 @@ def _on(fault: Fault, t: float) -> bool:
 
 def _received(record: Record, fault: Fault) -> list[str]:
     """Return the ids of the requests whose body the fault's pool received whole while the fault was on."""
+    probes = {probe.request_id for probe in record.probes}  # they prove that a fault is on, not that a request met it
     return [
         event.request_id
         for event in record.pool_events
-        if event.kind == "body_complete" and event.pool == fault.target and event.request_id and _on(fault, event.t)
+        if event.kind == "body_complete"
+        and event.pool == fault.target
+        and event.request_id
+        and event.request_id not in probes
+        and _on(fault, event.t)
     ]
 
 
@@ -83,7 +88,7 @@ def every_byte_before_break(record: Record) -> Verdict:
         wrong += _not_as_cut(hit, planned.after_events or 0)
     if not cut:
         return undecided("no request reached a pool while its streams were cut")
-    return verdict_of(wrong, f"{cut} streams were cut, each broke after exactly the events that passed")
+    return verdict_of(wrong, f"{cut} cut streams, every event there")
 
 
 def _not_as_cut(hit: list[Request], after_events: int) -> Iterator[str]:
@@ -108,7 +113,7 @@ def expected_answers(record: Record) -> Verdict:
         if not low <= len(seen[answer]) <= high:
             ids = f" ({named(seen[answer])})" if len(seen[answer]) > high and answer != "200" else ""
             wrong.append(f"{answer}: {len(seen[answer])}, expected {_span(low, high)}{ids}")
-    return verdict_of(wrong, ", ".join(f"{answer}: {len(ids)}" for answer, ids in seen.items() if ids))
+    return verdict_of(wrong, ", ".join(f"{answer}={len(ids)}" for answer, ids in seen.items() if ids))
 
 
 def _span(low: int, high: int) -> str:

@@ -33,7 +33,7 @@ def never_twice(record: Record) -> Verdict:
     if twice:
         places = (f"{request_id} at {_places(events)}" for request_id, events in twice.items())
         return failed(f"{len(twice)} of {len(bodies)} requests were received whole more than once: {named(places)}")
-    return passed(f"{len(bodies)} whole bodies, each of another request")
+    return passed(f"{len(bodies)} whole bodies, none twice")
 
 
 def _bodies(record: Record) -> list[PoolEvent]:
@@ -52,7 +52,7 @@ def at_most_two_sends(record: Record) -> Verdict:
     heads = Counter(event.request_id for event in record.pool_events if event.kind == "head")
     wrong = [f"{request_id} was sent {count} times" for request_id, count in sends.items() if count > 2]
     wrong += [f"{request_id} reached pools {count} times" for request_id, count in heads.items() if count > 2]
-    return verdict_of(wrong, f"{len(record.sends)} sends of {len(sends)} requests, at most {max(sends.values())} each")
+    return verdict_of(wrong, f"{len(record.sends)} sends of {len(sends)} requests")
 
 
 def never_same_pool_twice(record: Record) -> Verdict:
@@ -66,7 +66,7 @@ def never_same_pool_twice(record: Record) -> Verdict:
     ]
     wrong += [f"{request_id} reached {pool} {count} times" for (request_id, pool), count in heads.items() if count > 1]
     second = sum(count == 2 for count in Counter(send.request_id for send in record.sends).values())
-    return verdict_of(wrong, f"{second} second sends, each to another pool")
+    return verdict_of(wrong, f"{second} second sends, all elsewhere")
 
 
 def only_unsent_goes_again(record: Record) -> Verdict:
@@ -77,7 +77,7 @@ def only_unsent_goes_again(record: Record) -> Verdict:
         return undecided(NO_POOL_EVENTS)
     wrong = [*_seen_elsewhere(record), *_sent_after_handover(record)]
     unknown = sum(send.delivery == "unknown" for send in record.sends)
-    return verdict_of(wrong, f"{unknown} sends of unknown delivery, none of them followed by another")
+    return verdict_of(wrong, f"{unknown} unknown, none sent again")
 
 
 def _seen_elsewhere(record: Record) -> Iterator[str]:
@@ -100,7 +100,7 @@ def one_answer_each(record: Record) -> Verdict:
     if not record.requests:
         return undecided(NO_REQUESTS)
     wrong = [*_not_made(record), *_not_once(record), *_not_explicit(record)]
-    return verdict_of(wrong, f"{len(record.requests)} requests of {len(record.operations)} operations, one answer each")
+    return verdict_of(wrong, f"{len(record.requests)} requests, one answer each")
 
 
 def _not_made(record: Record) -> Iterator[str]:
@@ -139,9 +139,7 @@ def no_false_end(record: Record) -> Verdict:
         return undecided(NO_POOL_EVENTS)
     wrong = [*_incomplete(record), *_hidden(record)]
     whole = sum(_complete(request) for request in record.requests)
-    return verdict_of(
-        wrong, f"{whole} complete answers are complete, {len(record.requests) - whole} others look it not"
-    )
+    return verdict_of(wrong, f"{whole} complete, {len(record.requests) - whole} visibly not")
 
 
 def _complete(request: Request) -> bool:

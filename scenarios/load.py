@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -24,6 +24,8 @@ SCENARIO_BYTES_MAX = 64 * 1024
 
 class LoadError(ValueError):
     """A scenario cannot be used; the text is one line with file, key, what is wrong and the remedy."""
+
+    exit_code: ClassVar[int] = 2
 
     def __init__(self, path: Path | str, key: str, what: str, remedy: str) -> None:
         where = f"{path}: {key}" if key else str(path)
@@ -60,23 +62,30 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def _read(path: Path) -> str:
+    content = _content(path)
+    if len(content) > SCENARIO_BYTES_MAX:
+        what = f"is larger than {SCENARIO_BYTES_MAX // 1024} KiB"
+        raise LoadError(path, "", what, "a scenario is a page of TOML; check that this is one")
     try:
-        # A pipe or a device would block or never end.
-        if path.exists() and not path.is_file():
-            raise LoadError(path, "", "is not a file", "name a .toml file")
-        with path.open("rb") as file:
-            content = file.read(SCENARIO_BYTES_MAX + 1)
-        if len(content) > SCENARIO_BYTES_MAX:
-            what = f"is larger than {SCENARIO_BYTES_MAX // 1024} KiB"
-            raise LoadError(path, "", what, "a scenario is a page of TOML; check that this is one")
         return content.decode()
     except UnicodeDecodeError as error:
         raise LoadError(path, "", f"is not UTF-8 at byte {error.start}", "save it as UTF-8") from None
-    except (OSError, ValueError) as error:
-        if isinstance(error, LoadError):
-            raise
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise LoadError(path, "", what.lower(), "name a .toml file that can be read") from None
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file holds, or a byte more than is allowed."""
+    remedy = "name a .toml file that can be read"
+    try:
+        # A pipe would block, and a device might never end.
+        irregular = path.exists() and not path.is_file()
+        if not irregular:
+            with path.open("rb") as file:
+                return file.read(SCENARIO_BYTES_MAX + 1)
+    except OSError as error:
+        raise LoadError(path, "", (error.strerror or str(error)).lower(), remedy) from None
+    except ValueError as error:  # a NUL in the path
+        raise LoadError(path, "", str(error), remedy) from None
+    raise LoadError(path, "", "is not a file", remedy)
 
 
 def parse(text: str, path: Path) -> Scenario:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from router.core.config import Selection
+
 Name = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 PoolName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9_]*$", max_length=32)]
 ModelName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", max_length=128)]
@@ -88,6 +90,13 @@ class Router(_Part, frozen=True, kw_only=True):
     deadline_s: PositiveSeconds = 20.0
     idle_timeout_s: PositiveSeconds = 10.0
     patience_s: PositiveSeconds = 2.0
+    selection: Selection = Selection.ROUND_ROBIN
+    cooldown: bool = True
+    """Whether a frontend that fails is benched for later requests."""
+    cooldown_s: PositiveSeconds = 5.0
+    """How long a benched frontend rests before it is tried."""
+    slow_start_s: Seconds = 10.0
+    """Over so many seconds the share of a frontend that has returned rises; 0: at once."""
 
 
 Range = Annotated[tuple[int, int], Meta(description="lowest and highest count allowed")]

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from scenarios.verdict import Verdict
 
 WIDTH_MAX = 80
-_NAME_WIDTH = 26
-_STATE_WIDTH = 11
+_NAME_WIDTH = 24
+_STATE_WIDTH = 10
 
 
 def table(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
@@ -24,6 +24,8 @@ def table(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
 def summary(verdicts: Mapping[str, Mapping[str, Verdict]]) -> str:
     """Say in one line how many checks passed, failed, and could not be decided."""
     states = [verdict.state for checks in verdicts.values() for verdict in checks.values()]
+    if not states:
+        return "FAIL: nothing was checked"
     failed, open_ = states.count("fail"), states.count("undecided")
     if not failed and not open_:
         return f"PASS: all {len(states)} checks passed"

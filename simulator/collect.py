@@ -1,7 +1,8 @@
 """From what happened in the model to the record of the run.
 
-Rows stand kind by kind; operations and requests in the order of arrival, all others in the order in which they
-happened. Times are rounded to the nanosecond: finer digits are only binary dust.
+Rows stand kind by kind and in the order of a real run's: operations and requests in the order of arrival, counters by
+name, all others in the order in which they happened. Times are rounded to the nanosecond: finer digits are only binary
+dust.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,10 +30,12 @@ def collect(
     turn = {operation.operation_id: place for place, operation in enumerate(planned)}
     operations = sorted(journal.operations, key=lambda row: turn[row.operation_id])
     requests = sorted(journal.requests, key=lambda row: (turn[row.operation_id], row.attempt))
+    sends = sorted(journal.sends, key=lambda row: (row.t_start, row.request_id, row.attempt))
     end_s = max([scenario.duration_s, *(row.t_end for row in operations)])
     samples = (Sample(kind="in_flight", source=pool, value=float(n), t=end_s) for pool, n in policy.in_flight().items())
-    rows: list[Row] = [*operations, *requests, *journal.sends, *journal.pool_events, *faults, *samples]
-    return Record(_meta(scenario), [*map(_rounded, rows), *_metrics(policy.tally)])
+    metrics = sorted(_metrics(policy.tally), key=lambda metric: (metric.name, sorted(metric.labels.items())))
+    rows: list[Row] = [*operations, *requests, *sends, *journal.pool_events, *faults, *samples]
+    return Record(_meta(scenario), [*map(_rounded, rows), *metrics])
 
 
 def _meta(scenario: Scenario) -> Meta:
@@ -61,11 +64,11 @@ def _rounded(row: Row) -> Row:
 
 def _metrics(tally: Tally) -> Iterator[Metric]:
     """Yield the router's counters under the names and labels of its metrics."""
-    for (pool, outcome), count in sorted(tally.sends.items()):
+    for (pool, outcome), count in tally.sends.items():
         yield Metric(name="requests_total", labels={"pool": pool, "outcome": outcome}, value=float(count))
-    for (code, sends), count in sorted(tally.client_requests.items()):
+    for (code, sends), count in tally.client_requests.items():
         yield Metric(name="client_requests_total", labels={"code": code, "sends": str(sends)}, value=float(count))
-    for (first, second), count in sorted(tally.failovers.items()):
+    for (first, second), count in tally.failovers.items():
         yield Metric(name="failovers_total", labels={"from": first, "to": second}, value=float(count))
-    for reason, count in sorted(tally.failovers_refused.items()):
+    for reason, count in tally.failovers_refused.items():
         yield Metric(name="failovers_refused_total", labels={"reason": str(reason)}, value=float(count))

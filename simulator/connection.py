@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import simpy
 
-from simulator.timers import LATE, Late, Timers
+from simulator.timers import Late, Timers
 
 HOP_S: Final = 0.0005
 """Seconds from one process to another on the same machine: a message, or the news of a connection's end."""
@@ -79,8 +79,6 @@ class Connection:
         """Return the next piece of the answer, or LATE at `until_s`. One reader at a time."""
         if self._arrived:
             return self._arrived.popleft()
-        if until_s <= self._env.now:
-            return LATE
         self._reader = self._env.event()
         try:
             piece: Piece | Late = yield from self._timers.wait(self._reader, until_s)

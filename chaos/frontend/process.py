@@ -24,7 +24,7 @@ from scenarios.spec import Service
 READY = "ready"
 
 
-def command(
+def arguments(
     *, pool: str, name: str, model: str, service: Service, port: int, control_port: int, log: Path
 ) -> list[str]:
     """Return the arguments that follow `python -m chaos.frontend`."""

@@ -1,0 +1,1 @@
+"""Routers under test: how each is started and told of its pools."""

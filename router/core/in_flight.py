@@ -9,7 +9,7 @@ abandoned connect is unsent. A frontend whose leader has been pending for longer
 from collections.abc import Callable
 
 from router.core.clock import Clock
-from router.core.cooldown import Cooldown
+from router.core.cooldown import Cooldown, Standing
 from router.core.topology import Frontend
 
 
@@ -41,6 +41,11 @@ class FrontendState:
     def wary(self) -> bool:
         """Tell whether it failed lately, so that a low count in flight is no merit."""
         return self.cooldown.wary > 0
+
+    @property
+    def on_trial(self) -> bool:
+        """Tell whether a trial of it is under way."""
+        return self.cooldown.standing is Standing.ON_TRIAL
 
     def __repr__(self) -> str:
         return f"<{self.frontend.name} in_flight={self.in_flight} {self.cooldown.standing}>"

@@ -73,6 +73,11 @@ class Policy:
         self.roster.refresh()
         self._pools_changed()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait now."""
+        return self.queue.count
+
     def in_flight(self) -> dict[str, int]:
         """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
         return self.roster.in_flight()
@@ -188,18 +193,18 @@ class Policy:
         """Choose among what is usable now, without the pool that was tried, and take a lease."""
         candidates = self.usable.among(group.candidates, now)
         if tried is not None:
-            candidates = tuple(c for c in candidates if c.pool.name != tried)
+            candidates = self._without(candidates, tried)
         if not candidates:
             return None
-        key = self._session_of(request)
-        if key is not None:
-            candidates = self._preferred(key, candidates, now)
         if self.primary is not None:
             self.primary.at(now)
-        state = self._selector.choose(group.model, candidates, second=tried is not None)
+        second, key = tried is not None, self._session_of(request)
+        pinned = None if key is None else self._pinned(key, candidates, now)
+        candidate = pinned or self._selector.pool(group.model, candidates, second=second)
+        state = self._selector.frontend(candidate, second=second)
         if key is not None:
-            self._pins.chosen(key, state.frontend.pool, now)
-        return self._send(request, state, now, attempt=1 if tried is None else 2)
+            self._pins.chosen(key, candidate.pool.name, now)
+        return self._send(request, state, now, attempt=1 + second)
 
     def _send(self, request: Request, state: FrontendState, now: float, *, attempt: int) -> Send:
         lease = self._ledger.take(state, now)
@@ -232,12 +237,13 @@ class Policy:
         group = self.roster.group_for(send.request.model)
         return self._choose(send.request, group, now, tried=send.lease.frontend.pool) or Reason.NO_OTHER_POOL
 
-    def _preferred(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:
-        for pool in self._pins.preferred(key, now):
-            preferred = tuple(c for c in candidates if c.pool.name == pool)
-            if preferred:
-                return preferred
-        return candidates
+    @staticmethod
+    def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
+        return tuple(c for c in candidates if c.pool.name != pool)
+
+    def _pinned(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> Candidate | None:
+        by_name = {candidate.pool.name: candidate for candidate in candidates}
+        return next((by_name[pool] for pool in self._pins.preferred(key, now) if pool in by_name), None)
 
     def _session_of(self, request: Request) -> Key | None:
         """Name what is pinned; with primary and backup all sessions are where the traffic is."""
@@ -255,12 +261,13 @@ class Policy:
 
     def _standing_changed(self, state: FrontendState) -> None:
         self.usable.standing_changed(state)
-        self._pools_changed()
+        self._pools_changed(better=state.cooldown.takes_sends)
 
-    def _pools_changed(self) -> None:
+    def _pools_changed(self, *, better: bool = True) -> None:
         if self.primary is not None:
             self.primary.usable_changed(self.roster.standing_pools(), self.clock.monotonic())
-        self._changed()
+        if better:
+            self._changed()
         self._wake_idle_trials()
 
     def _changed(self) -> None:
@@ -280,16 +287,13 @@ def _says_of_pool(send: Send, outcome: Outcome) -> bool:
 
 
 def _selector(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
-    match config.selection:
-        case Selection.ROUND_ROBIN:
-            return RoundRobin()
-        case Selection.LEAST_IN_FLIGHT:
-            return LeastInFlight(rng)
-        case Selection.POWER_OF_TWO_CHOICES:
-            return PowerOfTwoChoices(rng)
-        case Selection.PRIMARY_BACKUP:
-            assert primary is not None
-            return PrimaryBackup(primary)
+    if primary is not None:
+        return PrimaryBackup(primary)
+    if config.selection is Selection.LEAST_IN_FLIGHT:
+        return LeastInFlight(rng)
+    if config.selection is Selection.POWER_OF_TWO_CHOICES:
+        return PowerOfTwoChoices(rng)
+    return RoundRobin()
 
 
 def _always(_: Frontend, __: str) -> bool:

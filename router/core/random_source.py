@@ -9,7 +9,3 @@ class RandomSource(Protocol):
     def random(self) -> float:
         """Return a number from 0 up to, but not including, 1."""
         ...
-
-    def randrange(self, stop: int, /) -> int:
-        """Return a whole number from 0 up to, but not including, `stop`."""
-        ...

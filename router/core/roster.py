@@ -1,12 +1,12 @@
 """Who is there: the states behind the pools of the present catalog, and who could take what.
 
-What is remembered of a frontend survives a new catalog as long as its name and address do, or a send to it is under
-way; a pool that is gone is still listed in what is in flight until its last send has ended.
+What is remembered of a frontend survives a new catalog as long as its name and address do, or a send to it or a trial
+of it is under way; a pool that is gone is still listed in what is in flight until its last send has ended.
 """
 
 from collections.abc import Callable, Iterator
 
-from router.core.cooldown import Cooldown, Standing
+from router.core.cooldown import Cooldown
 from router.core.in_flight import FrontendState, PoolState
 from router.core.selection import Candidate
 from router.core.topology import Catalog, Frontend, Pool
@@ -31,7 +31,7 @@ class Group:
 
     def on_trial(self) -> bool:
         """Tell whether a trial of any of it is under way."""
-        return any(state.cooldown.standing is Standing.ON_TRIAL for state in self.states())
+        return any(state.on_trial for state in self.states())
 
 
 class Roster:
@@ -59,7 +59,7 @@ class Roster:
             for pool in catalog.pools
             for frontend in pool.frontends
         }
-        self._leaving = [state for state in known.values() if state.in_flight]
+        self._leaving = [state for state in known.values() if state.in_flight or state.on_trial]
         # A pool that is gone keeps its count as long as a frontend of it holds leases: it may come back.
         self._pools = {state.pool.name: state.pool for state in self._leaving} | pools
         self.catalog = catalog

@@ -5,7 +5,8 @@ A pool is chosen first, then one of its frontends, so a pool's share does not ha
 Laws
 1. First and second choices turn separate cursors: with one shared cursor, two pools and one of them dead, every first
    send would meet the dead one (cursor resonance).
-2. A failure never makes a pool look better: a pool that refuses at once has the lowest count in flight, so while
+2. Who is bound to a pool already, by a session's pin, turns no cursor over pools: the others' shares stay equal.
+3. A failure never makes a pool look better: a pool that refuses at once has the lowest count in flight, so while
    something failed lately it gets its turn and no more (no magnet).
 """
 
@@ -34,14 +35,21 @@ class Candidate:
     @property
     def wary(self) -> bool:
         """Tell whether any of these frontends failed lately."""
-        return any(state.cooldown.wary for state in self.frontends)
+        for state in self.frontends:  # noqa: SIM110 - any() with a generator costs three times as much
+            if state.cooldown.wary:
+                return True
+        return False
 
 
 class Selector(Protocol):
-    """Chooses among candidates, which are sorted by pool name and never empty."""
+    """Chooses a pool, then a frontend of it; `second` is true for a failover."""
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Return the frontend that takes the send; `second` is true for a failover."""
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Choose among candidates, which are sorted by pool name and never empty."""
+        ...
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Choose one of a pool's frontends, of which there is at least one."""
         ...
 
 
@@ -69,9 +77,12 @@ class RoundRobin:
         self._pools = Turns()
         self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Take the next pool of this model, then that pool's next frontend."""
-        candidate = candidates[self._pools.next((model, second), len(candidates))]
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Take the next pool of this model."""
+        return candidates[self._pools.next((model, second), len(candidates))]
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
 
 
@@ -87,48 +98,62 @@ Place = TypeVar("Place", Candidate, FrontendState)
 class LeastInFlight:
     """The fewest sends under way; ties are broken at random."""
 
-    __slots__ = ("_rng", "_turns")
+    __slots__ = ("_frontends", "_pools", "_random")
 
     def __init__(self, rng: RandomSource) -> None:
-        self._rng = rng
-        self._turns = Turns()
+        self._random = rng.random
+        self._pools = Turns()
+        self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Take the least loaded pool of this model, then its least loaded frontend."""
-        candidate = self._least(candidates, (model, second))
-        return self._least(candidate.frontends, (candidate.pool.name, second))
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Take the least loaded pool of this model."""
+        return self._least(candidates, self._pools, (model, second))
 
-    def _least(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, self._turns, key)
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take the least loaded frontend of this pool."""
+        return self._least(candidate.frontends, self._frontends, (candidate.pool.name, second))
+
+    def _least(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, turns, key)
         if in_turn is not None:
             return in_turn
-        fewest = min(place.in_flight for place in places)
-        least = [place for place in places if place.in_flight == fewest]
-        return least[self._rng.randrange(len(least))] if len(least) > 1 else least[0]
+        fewest, least = places[0].in_flight, [places[0]]
+        for place in places[1:]:
+            load = place.in_flight
+            if load < fewest:
+                fewest, least = load, [place]
+            elif load == fewest:
+                least.append(place)
+        return least[int(self._random() * len(least))] if len(least) > 1 else least[0]
 
 
 class PowerOfTwoChoices:
     """The less loaded of two different ones drawn at random; the first drawn wins a tie."""
 
-    __slots__ = ("_rng", "_turns")
+    __slots__ = ("_frontends", "_pools", "_random")
 
     def __init__(self, rng: RandomSource) -> None:
-        self._rng = rng
-        self._turns = Turns()
+        self._random = rng.random
+        self._pools = Turns()
+        self._frontends = Turns()
 
-    def choose(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
-        """Draw two pools of this model, then two frontends of the better one."""
-        candidate = self._draw(candidates, (model, second))
-        return self._draw(candidate.frontends, (candidate.pool.name, second))
+    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
+        """Draw two pools of this model."""
+        return self._draw(candidates, self._pools, (model, second))
 
-    def _draw(self, places: Sequence[Place], key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, self._turns, key)
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Draw two frontends of this pool."""
+        return self._draw(candidate.frontends, self._frontends, (candidate.pool.name, second))
+
+    def _draw(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
+        in_turn, places = _wary_turn(places, turns, key)
         if in_turn is not None:
             return in_turn
         if len(places) == 1:
             return places[0]
-        one = self._rng.randrange(len(places))
-        other = self._rng.randrange(len(places) - 1)
+        # A fraction of the cost of `randrange`, and even to one part in 2^53.
+        one = int(self._random() * len(places))
+        other = int(self._random() * (len(places) - 1))
         first, second = places[one], places[other + (other >= one)]
         return second if second.in_flight < first.in_flight else first
 
@@ -142,17 +167,22 @@ class PrimaryBackup:
         self._primary = primary
         self._frontends = Turns()
 
-    def choose(self, _model: str, candidates: Sequence[Candidate], /, *, second: bool) -> FrontendState:
+    def pool(self, _model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:  # noqa: ARG002 - one order for all
         """Take the active pool if it could take the send, else the first by name."""
         active = self._primary.active
-        candidate = next((c for c in candidates if c.pool.name == active), candidates[0])
+        return next((c for c in candidates if c.pool.name == active), candidates[0])
+
+    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
+        """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
 
 
 def _wary_turn(places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> tuple[Place | None, Sequence[Place]]:
     """Give those that failed lately their turn: return one if its turn is now, else the places load decides among."""
-    good = [place for place in places if not place.wary]
-    if len(good) == len(places):
+    for place in places:
+        if place.wary:
+            break
+    else:
         return None, places
     in_turn = places[turns.next(key, len(places))]
-    return (in_turn, places) if in_turn.wary else (None, good)
+    return (in_turn, places) if in_turn.wary else (None, [place for place in places if not place.wary])

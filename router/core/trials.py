@@ -80,7 +80,7 @@ class Trials:
     def _due(self) -> Iterator[tuple[float, FrontendState]]:
         """Yield whoever may be tried, and from when on."""
         states = self._roster.states.values()
-        if sum(state.cooldown.standing is Standing.ON_TRIAL for state in states) >= self._trials_max:
+        if sum(state.on_trial for state in states) >= self._trials_max:
             return
         stuck = [group for group in self._roster.groups() if group.all_benched()]
         asked_for = set(self._queue.models())

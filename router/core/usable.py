@@ -23,22 +23,23 @@ class Usable:
         self._roster = roster
         self._ledger = ledger
         self._rng = rng
-        self._troubled: dict[FrontendState, None] = {}
+        self._troubled: dict[FrontendState, float] = {}
+        """Whoever does not take all its sends -> since when it stands as it does."""
         self.on_standing: Callable[[FrontendState], None] = _nobody_listens
 
     def roster_changed(self) -> None:
         """Take in a new catalog."""
         states = self._roster.states.values()
-        self._troubled = {s: None for s in states if s.cooldown.standing is not Standing.IN_USE}
+        self._troubled = {s: s.cooldown.since_s for s in states if s.cooldown.standing is not Standing.IN_USE}
 
     def standing_changed(self, state: FrontendState) -> None:
-        """Take in that a frontend was benched or has returned."""
-        if self._roster.states.get(state.frontend) is not state:
-            return  # it left the catalog meanwhile
-        if state.cooldown.standing is Standing.IN_USE:
-            self._troubled.pop(state, None)
-        else:
-            self._troubled[state] = None
+        """Take in that a frontend was benched or has returned; that it stands as before is nothing to tell."""
+        cooldown = state.cooldown
+        if self._roster.states.get(state.frontend) is not state or self._troubled.get(state) == cooldown.since_s:
+            return
+        self._troubled[state] = cooldown.since_s
+        if cooldown.standing is Standing.IN_USE:
+            del self._troubled[state]
         self.on_standing(state)
 
     def among(self, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:

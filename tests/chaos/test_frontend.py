@@ -18,7 +18,7 @@ import pytest
 from chaos.frontend import connection as connection_module
 from chaos.frontend.connection import Listener
 from chaos.frontend.log import EventLog
-from chaos.frontend.process import READY, command
+from chaos.frontend.process import READY, arguments
 from chaos.frontend.service import FrontendService
 from chaos.frontend.wire import HEAD_BYTES, wire_bytes
 from chaos.ports import LOOPBACK, PortReservations
@@ -315,7 +315,7 @@ class TestReadDrop:
 class TestProcess:
     def argv(self, ports: PortReservations, log: Path) -> tuple[int, list[str]]:
         port = ports.take()
-        options = command(
+        options = arguments(
             pool="a", name="a-0", model=MODEL, service=Service(), port=port, control_port=ports.take(), log=log
         )
         return port, [sys.executable, "-m", "chaos.frontend", *options]

@@ -1,6 +1,7 @@
 """Ports are free, fixed, below the ephemeral range, and never handed to two runs at once."""
 
 import contextlib
+import errno
 import os
 import signal
 import socket
@@ -28,9 +29,22 @@ sys.stdin.read()
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with PortReservations() as ports, socket.socket() as server:
-        server.bind((LOOPBACK, ports.take()))
+        bind_to_next(ports, server, LOOPBACK)
         server.listen(1)
         yield server
+
+
+def bind_to_next(ports: PortReservations, server: socket.socket, host: str) -> int:
+    """Bind without SO_REUSEADDR, so not to a port on which a drill of the last minute left connections in TIME_WAIT."""
+    while True:  # ends at the latest with the PortError of a range that is used up
+        port = ports.take()
+        try:
+            server.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return port
 
 
 def hold(directory: Path) -> tuple["subprocess.Popen[str]", set[int]]:
@@ -106,8 +120,7 @@ def test_a_port_somebody_listens_on_is_passed_over(listener: socket.socket, tmp_
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a more specific address may be bound beside it")
 def test_a_port_bound_on_every_address_is_passed_over() -> None:
     with PortReservations() as ports, socket.socket() as server:
-        port = ports.take()
-        server.bind(("", port))  # bound without listening, which already takes the port
+        port = bind_to_next(ports, server, "")  # bound without listening, which already takes the port
         assert not is_free(port)
 
 

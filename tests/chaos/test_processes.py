@@ -27,6 +27,14 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN)
 print("ready", flush=True)
 time.sleep(600)
 """
+# waits for the signal itself: one that comes just before a sleep begins would be seen only when the sleep ends
+POLITE = """
+import signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+print("ready", flush=True)
+signal.sigwait([signal.SIGTERM])
+sys.exit(7)
+"""
 PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", *sys.argv[1:]])
@@ -150,12 +158,9 @@ def test_no_moment_of_the_start_leaves_a_child_behind(tmp_path: Path, mark: str,
 
 
 async def test_a_normal_end_stops_in_order_and_reports_exit_codes(tmp_path: Path) -> None:
-    polite = (
-        "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\nprint('ready', flush=True)"
-    )
     async with Children(tmp_path) as children:
         started = [
-            await children.start("polite", [PYTHON, "-c", polite + "\ntime.sleep(600)"]),
+            await children.start("polite", [PYTHON, "-c", POLITE]),
             await children.start("sleeper", [PYTHON, "-c", SLEEPER]),
             await children.start("early", [PYTHON, "-c", "print('ready', flush=True)"]),
         ]

@@ -14,11 +14,11 @@ import toxiproxy as library
 import toxiproxy.api
 
 from chaos.ports import LOOPBACK, PortReservations, is_free
-from chaos.processes import Children, ProcessError
+from chaos.processes import Children
 from chaos.provision import Server
 from chaos.toxics import Toxic
-from chaos.toxiproxy import AddressError, Proxy, Toxiproxy, loopback_address
-from chaos.toxiproxy_calls import CALL_WAIT_S, ToxiproxyError
+from chaos.toxiproxy import AddressError, Proxy, Toxiproxy, ToxiproxyError, loopback_address
+from chaos.toxiproxy_calls import CALL_WAIT_S
 
 GREETING = b"0123456789" * 1_000
 
@@ -225,7 +225,7 @@ async def test_the_loop_runs_on_while_the_server_is_silent_and_the_call_is_bound
 async def test_a_dead_server_is_named_with_its_log(proxy: Proxy, children: Children) -> None:
     (server,) = children.started
     await server.stop()
-    with pytest.raises(ProcessError, match=r"(?s)toxiproxy \(.*Connection refused.*its log .*Starting Toxiproxy"):
+    with pytest.raises(ToxiproxyError, match=r"(?s)toxiproxy \(.*Connection refused.*its log .*Starting Toxiproxy"):
         await proxy.disable()
 
 

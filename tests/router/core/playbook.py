@@ -19,6 +19,7 @@ from typing import Any
 
 from router.core import forwarding, loops
 from router.core.config import RouterConfig
+from router.core.cooldown import Verdict
 from router.core.delivery import Cause, Delivery, Outcome
 from router.core.effects import Connect, End, Probe, Relay, Request, Send, Wait
 from router.core.forwarding import Reply
@@ -84,6 +85,13 @@ def answered(status: int = 200) -> Outcome:
 
 REFUSED = unsent(Cause.REFUSED)
 LOST = unknown(Cause.LOST)
+
+
+def bench(policy: Policy, *names: str) -> None:
+    """Bench these frontends, as a connect that hung its whole time does."""
+    for name in names:
+        policy._learn(state_of(policy, name), Verdict.HANGS, "hole")
+
 
 Effect = Send | Relay | Wait | Connect | Probe
 Step = Effect | Reply

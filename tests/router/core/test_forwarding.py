@@ -181,7 +181,7 @@ def test_a_waiter_takes_what_a_change_brings(clock: ManualClock) -> None:
     policy.publish(policy_of("a").catalog)
     assert playbook.woken == 1
     assert playbook >> None << send("a-0")
-    assert policy.queue.count == 0
+    assert policy.waiting == 0
 
 
 def test_a_model_that_nobody_serves_is_not_waited_for() -> None:

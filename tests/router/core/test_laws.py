@@ -30,7 +30,7 @@ STEP: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from(SHAPES), st.sampled_from(CONFIGS), st.lists(STEP, max_size=50))
 def test_the_laws_hold_in_every_world(shape: Shape, config: RouterConfig, steps: list[Step]) -> None:
     World(shape, config).run(steps)
@@ -38,7 +38,7 @@ def test_the_laws_hold_in_every_world(shape: Shape, config: RouterConfig, steps:
 
 def test_random_worlds_reach_every_reason_and_every_departure() -> None:
     draws, saw = random.Random(1), Counter[str]()
-    for _ in range(400):
+    for _ in range(250):
         saw += drawn_world(draws, 60).saw
     departures = {f"left at {effect}" for effect in ("Send", "Relay", "Waiting")}
     stops = {f"stopped at {effect}" for effect in ("Connect", "Probe", "Wait")}

@@ -1,0 +1,68 @@
+"""Verb: report."""
+
+import argparse
+import sys
+import textwrap
+from pathlib import Path
+from typing import NoReturn
+
+from reports import judgement
+from reports.page import ReportError, write_report
+from scenarios import verdicts
+from scenarios.record import Mode, Record, RecordError, read
+
+_EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 1, "invalid": 3}
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuse bad input in one line instead of argparse's page."""
+        raise ReportError(f"{message}; remedy: see {self.prog} --help")
+
+
+def report(argv: list[str]) -> int:
+    """Write the page of one drill from one record or two.
+
+    Exit code 1 if a check did not pass, 2 if a record cannot be used, 3 if a run is not fit to be judged or the page
+    cannot be written.
+    """
+    try:
+        arguments = _parser().parse_args(argv)
+        by_mode = _by_mode(arguments.records)
+        known = judgement.judged(list(by_mode.values()))
+        written = write_report(
+            real=by_mode.get("real"),
+            simulated=by_mode.get("simulated"),
+            out=arguments.out or arguments.records[0].parent,
+            verdicts=known,
+        )
+    except (RecordError, ReportError) as error:
+        print(f"report: {' '.join(str(error).split())}", file=sys.stderr)
+        return getattr(error, "exit_code", 2)
+    print(textwrap.fill(written.sentence, verdicts.WIDTH_MAX))
+    print(verdicts.table(known))
+    print(f"report: {written.page}")
+    return _EXIT_CODES[written.overall]
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="pooldrill report", description="Write the page, pictures and CSV files of one drill.", allow_abbrev=False
+    )
+    parser.add_argument(
+        "records", nargs="+", type=Path, metavar="RECORD", help="NAME.real.jsonl, NAME.simulated.jsonl, or both"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="where to write (default: beside the first record)")
+    return parser
+
+
+def _by_mode(paths: list[Path]) -> dict[Mode, Record]:
+    """Read the records, the real one first. Raises ReportError if they are not of different modes."""
+    if len(paths) > 2:
+        raise ReportError(f"{len(paths)} records given; remedy: name at most one real and one simulated record")
+    records = [read(path) for path in paths]
+    modes = {record.meta.mode: record for record in records}
+    if len(modes) < len(records):
+        mode = records[0].meta.mode
+        raise ReportError(f"{paths[0]} and {paths[1]} are both {mode}; remedy: name one real and one simulated record")
+    return dict(sorted(modes.items()))

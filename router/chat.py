@@ -1,0 +1,194 @@
+"""The one driver of the failover rule: a client's request in, a pool's answer or the router's own out.
+
+`forward()` decides, this performs. What the rule is told comes from three places only: the body slot (was it taken),
+aiohttp's return (a status), and how the answer's stream ended.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from itertools import count
+from typing import assert_never
+
+from aiohttp import web
+
+from router import headers, intake
+from router.answers import Refused, error, refusal
+from router.body import BodySlot
+from router.core.clock import Clock
+from router.core.delivery import Cause, Delivery, Outcome
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.forwarding import Effect, Forwarding, Reply, forward
+from router.core.policy import Policy
+from router.core.refusal import CLIENT_LEFT, Code
+from router.journal import Journal
+from router.streaming import ClientLeft, Passage, PassedOn, break_off
+from router.talk import Talk
+from router.upstream import Attempt, Upstream
+from router.waiting import wait
+
+
+class Chat:
+    """Forwards inference requests.
+
+    `via` is this router's own name, by which it recognises a loop; `on_first_byte` is told after how many seconds the
+    first byte of an answer was passed on.
+    """
+
+    def __init__(
+        self,
+        policy: Policy,
+        upstream: Upstream,
+        journal: Journal,
+        *,
+        clock: Clock,
+        body_bytes_max: int,
+        via: str,
+        on_first_byte: Callable[[float], None],
+    ) -> None:
+        self._policy = policy
+        self._upstream = upstream
+        self._journal = journal
+        self._clock = clock
+        self._body_bytes_max = body_bytes_max
+        self._via = via
+        self._on_first_byte = on_first_byte
+        self._unnamed = count(1)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        name = request.headers.get(headers.REQUEST_ID) or f"unnamed-{next(self._unnamed)}"
+        talk = Talk(request, started_s=self._clock.monotonic(), request_id=name)
+        try:
+            asked = await self._admit(talk)
+        except Refused as refused:
+            self._policy.tally.request_ended(refused.code, 0)
+            self._journal.refused(talk, refused.code, refused.message)
+            return error(refused.code, refused.message, request_id=talk.clients_id)
+        except BaseException:
+            self._policy.tally.request_ended(CLIENT_LEFT, 0)
+            raise
+        return await self._forward(talk, asked)
+
+    async def _admit(self, talk: Talk) -> Request:
+        """Read the request and check it. Raises Refused."""
+        request = talk.request
+        if self._via in request.headers.get("Via", ""):
+            raise Refused(
+                Code.LOOP_DETECTED, "The request has been here before: a pool's URL leads back to the router."
+            )
+        talk.deadline_s = intake.deadline_of(request, self._policy.config.deadline_s)
+        until_s = talk.started_s + talk.deadline_s
+        intake.check_head(request, self._body_bytes_max)
+        body = await intake.read_body(request, bytes_max=self._body_bytes_max, until_s=until_s, clock=self._clock)
+        talk.model = intake.model_of(body)
+        talk.slot = BodySlot(body)
+        talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")
+        rules = self._policy.config
+        return Request(
+            talk.model,
+            until_s,
+            session=request.headers.get(rules.session_header),
+            body_bytes=len(body),
+            deadline_lowered=talk.deadline_s < rules.deadline_s,
+        )
+
+    async def _forward(self, talk: Talk, asked: Request) -> web.StreamResponse:
+        """Forward one request and answer its client, unless it leaves."""
+        try:
+            with closing(forward(self._policy, asked)) as rule:
+                reply = await self._drive(rule, talk)
+        except ClientLeft as left:
+            self._left_alone(talk, str(left))
+            talk.request.protocol.force_close()
+            return talk.out or web.Response()  # nobody will see it
+        except BaseException:
+            self._left_alone(talk, "the client closed the connection")
+            raise
+        if reply.code is not None:
+            config, deadline_s = self._policy.config, talk.deadline_s
+            return refusal(reply, talk.attempts, config, deadline_s, model=talk.model, request_id=talk.clients_id)
+        assert talk.out is not None
+        if reply.end is not End.COMPLETE:
+            break_off(talk.request, talk.out)
+        return talk.out
+
+    async def _drive(self, rule: Forwarding, talk: Talk) -> Reply:
+        """Perform the rule's effects, one after the other."""
+        step = _advance(rule, None)
+        while not isinstance(step, Reply):
+            answer = await self._perform(step, talk)
+            following = _advance(rule, answer)
+            if isinstance(answer, Outcome) and answer.delivery is not Delivery.ANSWERED:
+                self._journal.send_failed(talk, talk.attempts[-1], following)
+            step = following
+        if step.code is not None and not step.sends:
+            self._journal.refused(talk, step.code, step.reason)
+        return step
+
+    async def _perform(self, effect: Effect, talk: Talk) -> Outcome | End | None:
+        match effect:
+            case Send():
+                return await self._send(effect, talk)
+            case Relay():
+                return await self._relay(talk)
+            case Waiting():
+                await wait(effect)
+                return None
+            case _:
+                assert_never(effect)
+
+    async def _send(self, send: Send, talk: Talk) -> Outcome:
+        attempt = Attempt(send, self._clock)
+        talk.attempts.append(attempt)
+        outcome = await self._upstream.hand_over(attempt, talk.slot, talk.target, talk.headers)
+        if outcome.delivery is not Delivery.ANSWERED:
+            self._journal.send_ended(talk, attempt)
+        return outcome
+
+    async def _relay(self, talk: Talk) -> End:
+        """Pass the answer of the last send on. Raises ClientLeft."""
+        attempt = talk.attempts[-1]
+        assert attempt.response is not None
+        talk.out = _head_of(attempt, talk)
+        passage = Passage(talk.request, attempt.response, self._policy.config.idle_timeout_s)
+        end = await passage.run(talk.out)
+        if passage.first_byte_s is not None:
+            self._on_first_byte(passage.first_byte_s - talk.started_s)
+        if passage.lost is not None:
+            attempt.cause, attempt.error = passage.lost
+            self._journal.stream_broken(talk, attempt)
+        attempt.end()
+        self._journal.send_ended(talk, attempt)
+        return end
+
+    def _left_alone(self, talk: Talk, why: str) -> None:
+        """Write down that the client left, and end what was under way for it."""
+        if not talk.attempts or talk.attempts[-1].ended_s is not None:
+            return
+        attempt = talk.attempts[-1]
+        attempt.cause, attempt.error = Cause.CLIENT_LEFT, why
+        attempt.end()
+        self._journal.send_ended(talk, attempt)
+
+
+def _advance(rule: Forwarding, answer: Outcome | End | None) -> Effect | Reply:
+    """Tell the rule how its last effect went; returns the next one, or how it all ended."""
+    try:
+        return rule.send(answer)
+    except StopIteration as stop:
+        reply: Reply = stop.value
+        return reply
+
+
+def _head_of(attempt: Attempt, talk: Talk) -> web.StreamResponse:
+    """Return the status and the headers with which a pool's answer is passed on."""
+    response = attempt.response
+    assert response is not None
+    out = PassedOn(status=response.status, reason=response.reason, headers=headers.for_client(response.headers))
+    own = out.headers
+    own[headers.DELIVERY] = Delivery.ANSWERED
+    own[headers.POOL] = attempt.send.lease.frontend.pool
+    own[headers.ATTEMPTS] = str(attempt.send.attempt)
+    if talk.clients_id is not None:
+        own.setdefault(headers.REQUEST_ID, talk.clients_id)
+    return out

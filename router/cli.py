@@ -1,0 +1,97 @@
+"""Command line of the router: `python -m router --port N --pool a=http://127.0.0.1:9001 --pool b=...`.
+
+Exit codes: 0 ended in order, 2 bad input, 3 the environment refuses (port in use).
+"""
+
+import argparse
+import asyncio
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from router.core.config import ConfigError, RouterConfig
+from router.knobs import add_options, in_words_of_options, values_of
+from router.pool_option import FORM, PoolOptionError, parse_pools
+from router.settings import Settings, ShellConfig
+
+EXIT_USAGE = 2
+EXIT_ENVIRONMENT = 3
+PORT_MAX = 65_535
+
+
+class _UsageError(ValueError):
+    """Bad input, said in one line."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Refuse bad input in one line instead of argparse's page."""
+        raise _UsageError(f"{message.removeprefix('argument ')}; remedy: see {self.prog} --help")
+
+
+def serve(argv: list[str]) -> int:
+    """Run a router until SIGTERM or SIGINT; returns the exit code."""
+    try:
+        settings = read_settings(argv)
+    except _UsageError as error:
+        print(f"router: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    # Only now: aiohttp's import is half of the start, and a usage error should not wait for it.
+    from router.app import run  # noqa: PLC0415
+    from router.listener import CannotStart  # noqa: PLC0415
+
+    try:
+        asyncio.run(run(settings))
+    except CannotStart as error:
+        print(f"router: {error}", file=sys.stderr)
+        return EXIT_ENVIRONMENT
+    return 0
+
+
+def read_settings(argv: list[str]) -> Settings:
+    """Read the command line. Raises a one-line error; `--help` prints and exits."""
+    arguments = _parser(with_help="--help" in argv or "-h" in argv).parse_args(argv)
+    try:
+        return Settings(
+            pools=parse_pools(arguments.pool),
+            rules=RouterConfig(**values_of(arguments, RouterConfig)),
+            shell=ShellConfig(**values_of(arguments, ShellConfig)),
+            host=arguments.host,
+            port=arguments.port,
+            admin_port=arguments.admin_port,
+            send_log=arguments.send_log,
+        )
+    except PoolOptionError as error:
+        raise _UsageError(f"--pool: {error}") from None
+    except ConfigError as error:
+        problem = in_words_of_options(str(error), RouterConfig, ShellConfig)
+        raise _UsageError(f"{problem}; remedy: see python -m router --help") from None
+
+
+def _parser(*, with_help: bool) -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m router",
+        description="Reference router for pools of LLM inference servers: fails over only what was provably not sent.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--port", type=_port, required=True, metavar="N", help="port to listen on; 0: any free one")
+    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (%(default)s)")
+    parser.add_argument("--pool", action="append", required=True, metavar=FORM, help="a pool; once for each")
+    parser.add_argument("--admin-port", type=_port, metavar="M", help="port of 127.0.0.1 for /metrics; none without it")
+    parser.add_argument("--send-log", type=_log_file, metavar="FILE", help="JSON line for every send, appended to FILE")
+    for kind in (RouterConfig, ShellConfig):
+        add_options(parser, kind, with_help=with_help)
+    return parser
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > PORT_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to {PORT_MAX}")
+    return int(text)
+
+
+def _log_file(text: str) -> Path:
+    path = Path(text)
+    if not path.parent.is_dir() or path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a file in a directory that exists")
+    return path

@@ -1,0 +1,54 @@
+"""What the router answers on its two listeners, by method and path."""
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from router.answers import error, json_answer
+from router.core.refusal import Code
+from router.headers import REQUEST_ID
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Routes = dict[tuple[str, str], Handler]
+
+
+class Front:
+    """One listener's table of handlers, and the requests that are in them."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._routes: Routes = {}
+        self._methods: dict[str, list[str]] = {}
+        for (method, path), handler in routes.items():
+            self.add(method, path, handler)
+        self.busy: set[web.RequestHandler] = set()
+        """Connections with a request under way."""
+        self.draining = False
+        """True once the router is to end: every connection is closed after its answer."""
+
+    def add(self, method: str, path: str, handler: Handler) -> None:
+        """Add one row to the table."""
+        self._routes[method, path] = handler
+        self._methods.setdefault(path, []).append(method)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
+        handler = self._routes.get((request.method, request.rel_url.raw_path), self._not_found)
+        self.busy.add(request.protocol)
+        try:
+            answer = await handler(request)
+        finally:
+            self.busy.discard(request.protocol)
+        if self.draining:
+            answer.force_close()
+        return answer
+
+    async def _not_found(self, request: web.BaseRequest) -> web.StreamResponse:
+        methods = self._methods.get(request.rel_url.raw_path)
+        hint = f"it takes {' and '.join(methods)}" if methods else f"known are {', '.join(self._methods)}"
+        message = f"{request.method} {request.rel_url.raw_path} is not served here: {hint}."
+        return error(Code.NOT_FOUND, message, request_id=request.headers.get(REQUEST_ID))
+
+
+async def health(_: web.BaseRequest) -> web.StreamResponse:
+    """Tell that the process lives."""
+    return json_answer({"status": "ok"})

@@ -1,0 +1,76 @@
+"""Which headers pass through a proxy, and how they are framed (RFC 9110, 7.6.1)."""
+
+from collections.abc import Mapping
+
+from multidict import CIMultiDict
+
+HOP_BY_HOP = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    )
+)
+"""Said to the next hop only; each connection has its own."""
+OWN_PREFIX = "x-pooldrill-"
+REQUEST_ID = "x-request-id"
+OPERATION_ID = "x-pooldrill-operation-id"
+DELIVERY = "x-pooldrill-delivery"
+POOL = "x-pooldrill-pool"
+ATTEMPTS = "x-pooldrill-attempts"
+DEADLINE_MS = "x-pooldrill-deadline-ms"
+SHOULD_RETRY = "x-should-retry"
+
+_NOT_TO_POOL = HOP_BY_HOP | {"content-length", "expect", "host"}
+
+
+def for_pool(headers: Mapping[str, str], *, body_bytes: int, via: str) -> CIMultiDict[str]:
+    """Return a client's headers as a pool gets them: end-to-end ones, and one framing header of our own."""
+    passed = CIMultiDict(
+        (name, value)
+        for name, value in end_to_end(headers, _NOT_TO_POOL)
+        if not name.lower().startswith(OWN_PREFIX) or name.lower() == OPERATION_ID
+    )
+    passed["Content-Length"] = str(body_bytes)
+    passed.add("Via", via)
+    return passed
+
+
+def for_client(headers: Mapping[str, str]) -> CIMultiDict[str]:
+    """Return a pool's headers as the client gets them; Content-Length only if it is what frames the answer."""
+    chunked = "transfer-encoding" in headers
+    return CIMultiDict(
+        (name, value)
+        for name, value in end_to_end(headers, HOP_BY_HOP)
+        if _can_be_sent(value) and not (chunked and name.lower() == "content-length")
+    )
+
+
+def end_to_end(headers: Mapping[str, str], dropped: frozenset[str]) -> list[tuple[str, str]]:
+    """Return the headers without those `dropped` (in lower case) and those that Connection names."""
+    connection = headers.get("connection")
+    if connection is not None:
+        named = [value for name, value in headers.items() if name.lower() == "connection"]
+        dropped = dropped.union(token.strip().lower() for value in named for token in value.split(","))
+    return [(name, value) for name, value in headers.items() if name.lower() not in dropped]
+
+
+def unsendable(headers: Mapping[str, str]) -> str | None:
+    """Return the name of a header whose value is not UTF-8, which aiohttp reads but cannot write; None: all are."""
+    return next((name for name, value in headers.items() if not _can_be_sent(value)), None)
+
+
+def _can_be_sent(value: str) -> bool:
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

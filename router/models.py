@@ -1,0 +1,103 @@
+"""GET /v1/models: what all pools serve together, without duplicates and in a stable order.
+
+Pools that name their models in the configuration are not asked. All others are asked at the same time, each of their
+frontends once, and whoever is slower than the bound is left out.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from aiohttp import ClientError, ClientHandlerType, ClientRequest, ClientResponse, ClientSession, ClientTimeout, web
+
+from router import headers
+from router.answers import error, json_answer
+from router.core.policy import Policy
+from router.core.refusal import Code
+from router.core.topology import Frontend, Pool
+
+LIST_BYTES_MAX = 4 * 2**20
+"""Longest list of models that is read from a frontend."""
+
+_NOT_TO_POOL = headers.HOP_BY_HOP | {"accept-encoding", "content-length", "expect", "host"}
+
+Entries = list[dict[str, Any]]
+
+
+class Models:
+    """Answers GET /v1/models."""
+
+    def __init__(self, policy: Policy, session: ClientSession, timeout_s: float) -> None:
+        self._policy = policy
+        self._session = session
+        self._timeout_s = timeout_s
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer with the union, or 503 if no pool has answered."""
+        pools = self._policy.catalog.pools
+        passed = dict(headers.end_to_end(request.headers, _NOT_TO_POOL)) | {"Accept-Encoding": "identity"}
+        lists = await self._lists(pools, passed)
+        if pools and not any(entries is not None for entries in lists):
+            message = f"No pool has told its models within {self._timeout_s:g} s."
+            return error(Code.POOL_UNREACHABLE, message, request_id=request.headers.get(headers.REQUEST_ID))
+        by_id: dict[str, dict[str, Any]] = {}
+        for entries in lists:
+            for entry in entries or ():
+                by_id.setdefault(entry["id"], entry)
+        return json_answer({"object": "list", "data": [by_id[model] for model in sorted(by_id)]})
+
+    async def _lists(self, pools: Sequence[Pool], passed: dict[str, str]) -> list[Entries | None]:
+        """Return each pool's models in the order of the pools; None: no frontend of it has answered in time."""
+        asked = [(pool, frontend) for pool in pools if not pool.models for frontend in pool.frontends]
+        answers = await asyncio.gather(*(self._ask(frontend, passed) for _, frontend in asked))
+        found: dict[str, Entries] = {pool.name: _configured(pool) for pool in pools if pool.models}
+        for (pool, _), entries in zip(asked, answers, strict=True):
+            if entries is not None:
+                found.setdefault(pool.name, []).extend(entries)
+        return [found.get(pool.name) for pool in pools]
+
+    async def _ask(self, frontend: Frontend, passed: dict[str, str]) -> Entries | None:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                response = await self._session.get(
+                    frontend.url + "/v1/models",
+                    headers=passed,
+                    allow_redirects=False,
+                    middlewares=(never_repeated,),
+                    timeout=ClientTimeout(total=None),
+                )
+                async with response:
+                    body = await response.content.read(LIST_BYTES_MAX) if response.status == 200 else b""
+                    whole = response.content.at_eof()
+        except (ClientError, OSError, Lost):
+            return None
+        return entries_of(body) if whole else None
+
+
+class Lost(Exception):
+    """A request whose connection was lost; not a class that aiohttp repeats."""
+
+
+async def never_repeated(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
+    """Turn off aiohttp's silent repetition: it sends a GET again when the connection was lost."""
+    try:
+        return await handler(request)
+    except (ClientError, OSError) as lost:
+        raise Lost(str(lost)) from lost
+
+
+def _configured(pool: Pool) -> Entries:
+    return [{"id": model, "object": "model", "created": 0, "owned_by": pool.name} for model in pool.models]
+
+
+def entries_of(body: bytes) -> Entries | None:
+    """Return the entries of a list that have an id; None if it is no list of models."""
+    try:
+        content = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    data = content.get("data") if isinstance(content, dict) else None
+    if not isinstance(data, list):
+        return None
+    return [entry for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]

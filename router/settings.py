@@ -1,0 +1,55 @@
+"""Everything one router process is told at its start."""
+
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+
+from router.core.config import ConfigError, RouterConfig
+from router.core.topology import Pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellConfig:
+    """Knobs of the data path."""
+
+    body_bytes_max: int = 64 * 2**20
+    """Largest request body; a larger one is answered 413, early where its length is declared."""
+    reuse_idle_s: float = 4.0
+    """How long an idle connection to a pool is kept for reuse; 0: never. Keep it below the pool's own idle time
+    (uvicorn and vLLM close after 5 s), else requests run into connections that the pool is just closing."""
+    models_timeout_s: float = 2.0
+    """How long GET /v1/models waits for the pools; who is slower is left out."""
+    drain_timeout_s: float = 60.0
+    """How long running streams may go on after SIGTERM; a second signal ends them at once."""
+    seed: int = -1
+    """Seed of the random choices of routing, for runs that must repeat; negative: another one at each start."""
+    metrics_prefix: str = "pooldrill_router"
+    """What the names of all metrics begin with."""
+
+    def __post_init__(self) -> None:
+        if self.body_bytes_max < 1:
+            raise ConfigError(f"body_bytes_max must be at least 1 byte, got {self.body_bytes_max}")
+        if not 0 <= self.reuse_idle_s < float("inf"):
+            raise ConfigError(f"reuse_idle_s must be 0 or a positive number of seconds, got {self.reuse_idle_s}")
+        for knob in fields(self):
+            value = getattr(self, knob.name)
+            if knob.name.endswith("_timeout_s") and not 0 < value < float("inf"):
+                raise ConfigError(f"{knob.name} must be a positive number of seconds, got {value}")
+        if not self.metrics_prefix.isascii() or not self.metrics_prefix.isidentifier():
+            raise ConfigError(
+                f"metrics_prefix must be letters, digits and underscores, no digit first, got {self.metrics_prefix!r}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One router: its pools, its knobs, and where it listens. Port 0: any free one."""
+
+    pools: tuple[Pool, ...]
+    rules: RouterConfig = field(default_factory=RouterConfig)
+    shell: ShellConfig = field(default_factory=ShellConfig)
+    host: str = "127.0.0.1"
+    port: int = 0
+    admin_port: int | None = None
+    """Port of 127.0.0.1 for /metrics; None: no admin listener."""
+    send_log: Path | None = None
+    """File that gets a line for every send; None: no such log."""

@@ -1,0 +1,219 @@
+"""Whole runs with everything real: what stands in the record, and what happens when a part misbehaves."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from chaos import drill, performance
+from chaos.processes import ProcessError
+from scenarios.checks import judge
+from scenarios.load import CATALOG, parse
+from scenarios.record import Meta, Record, Sample, read
+from scenarios.spec import Scenario
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = """
+name = "short"
+title = "Two pools and five requests"
+seed = 1
+exact = true
+duration_s = 0.8
+pools = [{ id = "a" }, { id = "b", frontends = 2 }]
+load = [{ rate_rps = 10, start_s = 0.0, end_s = 0.5 }]
+expect = { answers = { "200" = 5 } }
+"""
+LIMPING = "import sys; from router.cli import serve; serve(sys.argv[1:]); sys.exit(7)"
+DYING = """
+import os, sys
+from router.core import policy
+from router.cli import serve
+
+policy.Policy.observe = lambda *_: os._exit(9)
+sys.exit(serve(sys.argv[1:]))
+"""
+LEAKING = """
+import sys
+from router.core.in_flight import Lease
+from router.cli import serve
+
+Lease.release = lambda self: None
+sys.exit(serve(sys.argv[1:]))
+"""
+STILLBORN = "import sys; sys.exit('no luck')"
+HARNESS = """
+import sys
+from pathlib import Path
+from chaos.drill import run
+from scenarios.load import parse
+
+run(parse(Path(sys.argv[1]).read_text(), Path(sys.argv[1])), Path(sys.argv[2]))
+"""
+
+
+def short(**changes: object) -> Scenario:
+    return msgspec.structs.replace(parse(SHORT, Path("short.toml")), **changes)
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-P", "-c", code]
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines of running processes that contain a text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it has just ended
+        if text in words and int(path.parent.name) != os.getpid():
+            found.append(words)
+    return found
+
+
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Record:
+    return drill.run(short(), tmp_path_factory.mktemp("out"))
+
+
+class TestGoodRun:
+    def test_every_check_passes(self, record: Record) -> None:
+        assert {name: verdict.detail for name, verdict in judge(record).items() if not verdict.passed} == {}
+
+    def test_requests_alternate_from_the_first_pool_on(self, record: Record) -> None:
+        assert [send.frontend for send in record.sends] == ["a-0", "b-0", "a-0", "b-1", "a-0"]
+
+    def test_times_count_from_the_start(self, record: Record) -> None:
+        for turn, operation in enumerate(record.operations):
+            assert operation.t_intended == pytest.approx(turn * 0.1)
+            assert operation.t_intended < operation.t_end < operation.t_intended + 2
+        requests = {request.request_id: request for request in record.requests}
+        for send in record.sends:
+            request = requests[send.request_id]
+            assert request.t_start <= send.t_start < send.t_end <= request.t_end + 0.1
+        for event in record.pool_events:
+            request = requests[event.request_id or ""]
+            assert request.t_start <= event.t <= request.t_end + 0.1
+
+    def test_pools_saw_the_measured_requests_alone(self, record: Record) -> None:
+        assert {event.request_id for event in record.pool_events} == {f"op-0-{turn}-r0" for turn in range(5)}
+
+    def test_everybodys_loop_was_watched(self, record: Record) -> None:
+        watched = {sample.source for sample in record.samples if sample.kind == "loop_lag_s"}
+        assert watched == {"harness", "a-0", "b-0", "b-1"}
+
+    def test_meta_tells_where_it_comes_from(self, record: Record) -> None:
+        meta = record.meta
+        assert (meta.mode, meta.router, meta.seed, meta.invalid) == ("real", "reference", 1, "")
+        assert {"python", "aiohttp", "openai", "toxiproxy", "pooldrill"} == set(meta.versions)
+        assert meta.versions["toxiproxy"] == "2.12.0"
+        assert meta.started[-6] in "+-", "a stamp has its zone"
+
+
+class TestRunWithTheSdk:
+    def test_it_is_the_real_one_and_its_streams_are_whole(self, tmp_path: Path) -> None:
+        load = msgspec.structs.replace(short().load[0], client="openai", stream=True)
+        scenario = short(load=(load,))
+        made = drill.run(scenario, tmp_path)
+        assert {name: verdict.detail for name, verdict in judge(made).items() if not verdict.passed} == {}
+        assert read(tmp_path / "short.real.jsonl").rows == made.rows
+        assert processes_with(str(tmp_path)) == []
+
+
+class TestBadRouters:
+    @pytest.mark.parametrize(
+        ("code", "said"),
+        [
+            (STILLBORN, "router (exit code 1): not ready within 15 s at http://127.0.0.1:"),
+            (LIMPING, "router (exit code 7): must exit with 0 on SIGTERM"),
+        ],
+    )
+    def test_one_that_cannot_start_or_end_is_an_error_with_its_log(self, tmp_path: Path, code: str, said: str) -> None:
+        with pytest.raises(ProcessError) as caught:
+            drill.run(short(), tmp_path, router_command=python(code))
+        assert said in str(caught.value)
+        assert "its log" in str(caught.value)
+        assert caught.value.exit_code == 3
+        assert processes_with(str(tmp_path)) == []
+        assert not (tmp_path / "short.real.jsonl").exists()
+
+    def test_one_that_dies_during_the_run_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ProcessError, match=r"router \(exit code 9\): ended during the run"):
+            drill.run(short(), tmp_path, router_command=python(DYING))
+        assert processes_with(str(tmp_path)) == []
+
+    def test_one_that_is_no_program_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(ProcessError, match="router: cannot start /no/such/router"):
+            drill.run(short(), tmp_path, router_command=["/no/such/router"])
+
+    def test_one_that_never_lets_go_is_told_by_the_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(performance, "IDLE_WAIT_S", 0.2)
+        made = drill.run(short(), tmp_path, router_command=python(LEAKING))
+        verdict = judge(made)["in_flight_zero"]
+        assert verdict.state == "fail"
+        assert "3 at a" in verdict.detail
+
+    def test_another_router_is_named_in_the_record(self, tmp_path: Path) -> None:
+        command = [sys.executable, "-m", "router"]
+        assert drill.run(short(), tmp_path, router_command=command).meta.router.endswith("python -m router")
+
+
+class TestBusyMachine:
+    def with_lag(self, value: float, *, t: float = 0.5, exact: bool = True) -> Record:
+        meta = Meta(scenario=short(exact=exact), seed=1, mode="real", router="reference", started="", versions={})
+        return Record(meta, [Sample(kind="loop_lag_s", source="a-0", value=value, t=t)])
+
+    def test_a_late_loop_makes_an_exact_run_invalid(self) -> None:
+        reason = drill.too_busy(self.with_lag(0.11))
+        assert reason == "machine too busy: a-0 was 0.110 s late at 0.5 s, at most 0.1 s"
+
+    def test_otherwise_it_is_good(self) -> None:
+        assert drill.too_busy(self.with_lag(0.09)) == ""
+        assert drill.too_busy(self.with_lag(5.0, exact=False)) == ""
+        assert drill.too_busy(self.with_lag(5.0, t=-0.1)) == "", "before the start"
+
+    def test_it_is_tried_again_and_then_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(drill, "LAG_MAX_S", -1.0)
+        monkeypatch.setattr(drill, "BUSY_RETRIES_MAX", 1)
+        with pytest.raises(
+            drill.BusyError, match=r"short: machine too busy: .*; the same at each of 2 tries"
+        ) as caught:
+            drill.run(short(), tmp_path)
+        assert caught.value.exit_code == 3
+        left = read(tmp_path / "short.real.jsonl")
+        assert left.meta.invalid.startswith("machine too busy: ")
+        assert {verdict.state for verdict in judge(left).values()} == {"undecided"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nobody_is_left_when_the_harness_is_ended(tmp_path: Path, number: signal.Signals) -> None:
+    log_dir = tmp_path / "out" / "black_hole.real.logs"
+    argv = [sys.executable, "-c", HARNESS, str(CATALOG / "black_hole.toml"), str(tmp_path / "out")]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
+        wait_for(lambda: b"send_failed" in read_or_nothing(log_dir / "router.log"), "the fault met a request")
+        assert len(processes_with(str(log_dir))) == 3
+        harness.send_signal(number)
+        code = harness.wait(20)
+    assert code == {signal.SIGINT: -2, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    wait_for(lambda: not processes_with(str(log_dir)), "nobody is left")
+    assert not (tmp_path / "out" / "black_hole.real.jsonl").exists()
+
+
+def wait_for(holds: Callable[[], bool], what: str, *, wait_s: float = 40.0) -> None:
+    deadline_s = time.monotonic() + wait_s
+    while not holds():
+        assert time.monotonic() < deadline_s, what
+        time.sleep(0.05)
+
+
+def read_or_nothing(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""

@@ -1,0 +1,124 @@
+"""Two runs agree attempt by attempt where a scenario is exact, and within the slack of its fault edges elsewhere."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from scenarios.agreement import AGREEMENT, agree, agreement_for
+from scenarios.load import catalog, load
+from scenarios.record import Operation, Record, Request, Send
+from tests.scenarios.doctored import as_mode, changed, modelled, without
+
+EXACT, LOOSE = "refused", "refused_under_load"
+
+
+def real(drill: str | Path) -> Record:
+    return as_mode(modelled(drill), "real")
+
+
+@pytest.mark.parametrize("path", catalog(), ids=lambda path: path.stem)
+def test_a_run_agrees_with_itself(path: Path) -> None:
+    verdicts = agree(real(path), modelled(path))
+    assert verdicts.keys() == agreement_for(load(path)).keys()
+    assert all(verdict.passed and verdict.detail for verdict in verdicts.values())
+
+
+DIFFERENT: list[tuple[str, str, Callable[[Record], Record], str]] = [
+    (
+        "same_operations",
+        EXACT,
+        lambda r: without(r, Operation, lambda operation: operation.operation_id == "op-0-1"),
+        "only in the model: op-0-1",
+    ),
+    (
+        "same_operations",
+        EXACT,
+        lambda r: changed(r, Operation, lambda _: True, operation_id="op-7-7"),
+        "only in the real run: op-7-7; only in the model: op-0-0",
+    ),
+    (
+        "same_operations",
+        EXACT,
+        lambda r: Record(msgspec.structs.replace(r.meta, seed=99), r.rows),
+        "the two records are of different scenarios or seeds",
+    ),
+    (
+        "same_attempts",
+        EXACT,
+        lambda r: changed(r, Send, lambda send: send.cause == "refused", cause="connect_timeout"),
+        "east attempt 1 unsent refused: 2 in the real run, 3 in the model",
+    ),
+    (
+        "same_requests",
+        EXACT,
+        lambda r: without(r, Send, lambda send: (send.request_id, send.attempt) == ("op-1-0-r0", 2)),
+        "east unsent refused in the real run, 1 east unsent refused, then 2 west answered 200 in the model",
+    ),
+    (
+        "same_requests",
+        EXACT,
+        lambda r: without(r, Send, lambda send: send.request_id == "op-0-0-r0"),
+        "op-0-0-r0: nothing in the real run, 1 east answered 200 in the model",
+    ),
+    (
+        "same_answers",
+        EXACT,
+        lambda r: changed(r, Request, lambda _: True, end="reset"),
+        "op-0-0-r0: break in the real run, 200 in the model",
+    ),
+    (
+        "same_outcomes",
+        LOOSE,
+        lambda r: changed(r, Request, lambda request: request.answer == "200", status=502),
+        "502: 1 in the real run, 0 in the model",
+    ),
+    (
+        "counts_close",
+        LOOSE,
+        lambda r: without(r, Send, lambda send: send.cause == "refused"),
+        "east unsent refused: 0 in the real run, 15 in the model",
+    ),
+    (
+        "counts_close",
+        LOOSE,
+        lambda r: without(r, Request, lambda request: request.operation_id in {f"op-0-{n}" for n in range(5)}),
+        "200: 79 in the real run, 84 in the model",
+    ),
+]
+
+
+@pytest.mark.parametrize(("check", "name", "change", "says"), DIFFERENT, ids=[c for c, *_ in DIFFERENT])
+def test_a_difference_is_noticed(check: str, name: str, change: Callable[[Record], Record], says: str) -> None:
+    verdict = AGREEMENT[check](change(real(name)), modelled(name))
+    assert (verdict.state, says in verdict.detail) == ("fail", True), verdict.detail
+
+
+def test_each_check_is_shown_to_fail() -> None:
+    assert {check for check, *_ in DIFFERENT} == set(AGREEMENT)
+
+
+def test_two_per_fault_edge_is_close() -> None:
+    """The scenario has one fault, so two edges: four may fall to the other side, five may not."""
+    some = {f"op-0-{n}" for n in range(4)}
+    fewer = without(real(LOOSE), Request, lambda request: request.operation_id in some)
+    assert AGREEMENT["counts_close"](fewer, modelled(LOOSE)).passed
+
+
+@pytest.mark.parametrize("check", AGREEMENT)
+def test_empty_records_do_not_agree(check: str) -> None:
+    empty = Record(modelled(EXACT).meta, [])
+    assert AGREEMENT[check](as_mode(empty, "real"), empty).state == "undecided"
+
+
+def test_an_invalid_run_is_not_compared() -> None:
+    invalid = Record(msgspec.structs.replace(real(EXACT).meta, invalid="too busy"), real(EXACT).rows)
+    verdicts = agree(invalid, modelled(EXACT))
+    assert {(verdict.state, verdict.detail) for verdict in verdicts.values()} == {
+        ("undecided", "the real run is invalid: too busy")
+    }
+
+
+def test_a_run_of_the_model_does_not_stand_for_the_real_one() -> None:
+    assert {verdict.state for verdict in agree(modelled(EXACT), modelled(EXACT)).values()} == {"undecided"}
