@@ -79,9 +79,12 @@ class Notes:
 
 
 def read_log(path: Path, decoder: msgspec.json.Decoder[_T]) -> list[_T]:
-    """Return the rows of a log in JSON Lines. Raises CollectError for a line that is none, or of another kind."""
+    """Return the rows of a log in JSON Lines. Raises CollectError for a line that is none, or of another kind.
+
+    A last line without its end is left out: its writer was killed, which is told elsewhere.
+    """
     try:
-        lines = path.read_bytes().splitlines()
+        *lines, _ = path.read_bytes().split(b"\n")
     except OSError as error:
         raise CollectError(f"{path}: {error.strerror}; the run has left no such log") from None
     return [_decoded(path, number, line, decoder) for number, line in enumerate(lines, start=1)]

@@ -40,7 +40,6 @@ def run(scenario: Scenario, out: Path, *, router_command: Sequence[str] | None =
     router = "reference" if router_command is None else shlex.join(command)
     path = record_path(out, scenario.name, "real")
     path.parent.mkdir(parents=True, exist_ok=True)
-    reason = ""
     for _ in range(1 + BUSY_RETRIES_MAX):
         with slot(), _first_error():
             record = asyncio.run(Performance(scenario, path.with_suffix(".logs"), router).run(server, command))
@@ -50,7 +49,7 @@ def run(scenario: Scenario, out: Path, *, router_command: Sequence[str] | None =
             return record
     write(Record(msgspec.structs.replace(record.meta, invalid=reason), record.rows), path)
     tries = 1 + BUSY_RETRIES_MAX
-    raise BusyError(f"{scenario.name}: machine too busy at each of {tries} tries ({reason}); remedy: stop other work")
+    raise BusyError(f"{scenario.name}: {reason}; the same at each of {tries} tries; remedy: stop other work")
 
 
 def too_busy(record: Record) -> str:

@@ -21,7 +21,7 @@ from router.core.forwarding import Effect, Forwarding, Reply, forward
 from router.core.policy import Policy
 from router.core.refusal import CLIENT_LEFT, Code
 from router.journal import Journal
-from router.streaming import ClientLeft, Passage, break_off
+from router.streaming import ClientLeft, Passage, PassedOn, break_off
 from router.talk import Talk
 from router.upstream import Attempt, Upstream
 from router.waiting import wait
@@ -184,9 +184,7 @@ def _head_of(attempt: Attempt, talk: Talk) -> web.StreamResponse:
     """Return the status and the headers with which a pool's answer is passed on."""
     response = attempt.response
     assert response is not None
-    out = web.StreamResponse(
-        status=response.status, reason=response.reason, headers=headers.for_client(response.headers)
-    )
+    out = PassedOn(status=response.status, reason=response.reason, headers=headers.for_client(response.headers))
     own = out.headers
     own[headers.DELIVERY] = Delivery.ANSWERED
     own[headers.POOL] = attempt.send.lease.frontend.pool

@@ -8,6 +8,7 @@ import sys
 from typing import IO, Any
 
 import msgspec
+from aiohttp.http_exceptions import HttpProcessingError
 
 from router.clock import zoned
 from router.core.clock import Clock
@@ -39,7 +40,11 @@ class LibraryEvents(logging.Handler):
         self._formatter = logging.Formatter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one event."""
+        """Write one event; of bytes that were not HTTP only what kind of error they were, since errors quote them."""
+        error = record.exc_info[1] if record.exc_info else None
+        if isinstance(error, HttpProcessingError):
+            self._events.write("malformed_request", error=type(error).__name__)
+            return
         trace = self._formatter.formatException(record.exc_info) if record.exc_info else None
         self._events.write(
             "library", level=record.levelname, logger=record.name, message=record.getMessage(), trace=trace

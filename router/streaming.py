@@ -71,6 +71,12 @@ class IdleWatch:
             self._response.content.set_exception(PoolSilent(f"nothing came for {self._idle_s:g} s"))
 
 
+class PassedOn(web.StreamResponse):
+    """Status and headers of a pool's answer. They leave with the first piece, or alone if it is not there yet."""
+
+    _send_headers_immediately = False  # aiohttp's own switch, which its Response turns off in the same way
+
+
 class Passage:
     """One answer on its way from the pool to the client."""
 
@@ -121,10 +127,12 @@ class Passage:
 
     async def _begin(self, out: web.StreamResponse) -> StreamWriter:
         try:
-            writer = await out.prepare(self._request)
+            writer = cast(StreamWriter, await out.prepare(self._request))
+            if not self._response.content.total_bytes and not self._response.content.is_eof():
+                writer.send_headers()
         except ConnectionError as error:
             raise ClientLeft(str(error)) from error
-        return cast(StreamWriter, writer)
+        return writer
 
     async def _pump(self, writer: StreamWriter, watch: IdleWatch) -> bytes:
         """Pass pieces on until the pool's end; returns the last bytes of an answer that nothing frames."""

@@ -22,7 +22,8 @@ from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
 
 SUITE = "scenarios"
-"""The folder whose .toml files are scenarios. Elsewhere one must be named on the command line."""
+"""The folder whose .toml files are scenarios. Elsewhere in the checkout one must be named on the command line; outside
+of it pytest must be told of the project too: `python -m pytest -c pyproject.toml -p conftest FILE.toml`."""
 MODES: tuple[Mode, ...] = ("real", "simulated")
 
 

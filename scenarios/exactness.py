@@ -9,10 +9,10 @@ import itertools
 from collections.abc import Iterator
 
 from scenarios.plan import Planned, first_connect_max_s, plan
-from scenarios.rules import Problem, during, nominal_end_s, serves
+from scenarios.rules import Problem, during, enough, nominal_end_s, serves
 from scenarios.spec import EXACT_MARGIN_S, Fault, Pool, Scenario
 
-EXACT_SPACING_S = 0.04
+EXACT_SPACING_S = 0.05
 """What keeps the order of two arrivals on a busy machine, and so the turn of every round-robin cursor."""
 
 _ROUNDING_S = 1e-9
@@ -105,7 +105,7 @@ def _timeouts(scenario: Scenario, planned: list[Planned]) -> Iterator[Problem]:
         for key, limit_s in limits.items():
             if limit_s < takes_s:
                 what = f"{limit_s:g} could end {operation.operation_id}, which takes {takes_s:.2f} s with its margin"
-                yield Problem(key, what, f"at least {takes_s:.2f}, or exact = false")
+                yield Problem(key, what, f"at least {enough(takes_s)}, or exact = false")
                 return
     for index, pool in enumerate(scenario.pools):
         if pool.service.token_gap_s + EXACT_MARGIN_S > scenario.router.idle_timeout_s:

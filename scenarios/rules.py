@@ -1,6 +1,7 @@
 """What must hold in a scenario beyond the types of its keys: rules that name two things, or a thing and the clock."""
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -205,7 +206,12 @@ def _room(scenario: Scenario, planned: list[Planned]) -> Iterator[Problem]:
     last_s = max(nominal_end_s(scenario, operation) for operation in planned)
     if round(last_s, 6) > scenario.duration_s:
         what = f"{scenario.duration_s:g} ends the run before its last operation, which takes until {last_s:.2f}"
-        yield Problem("duration_s", what, f"at least {last_s:.2f}, or end the load earlier")
+        yield Problem("duration_s", what, f"at least {enough(last_s)}, or end the load earlier")
+
+
+def enough(bound_s: float) -> str:
+    """Write a lower bound in hundredths of a second, rounded up so that taking it is enough."""
+    return f"{math.ceil(bound_s * 100 - 1e-6) / 100:g}"
 
 
 def _total(scenario: Scenario, planned: list[Planned]) -> Iterator[Problem]:

@@ -13,7 +13,7 @@ Laws
 | x-stainless-retry-count | OpenAI's SDKs: this is retry N, from 0 |
 | x-envoy-attempt-count | Envoy: this is attempt N, from 1 |
 | grpc-previous-rpc-attempts | gRPC (gRFC A6): so many attempts came before |
-| amz-sdk-request | AWS SDKs: `attempt=N; max=N; ttl=...`, attempt from 1; max bounds what is left, the wall time in ttl is not read |
+| amz-sdk-request | AWS SDKs: `attempt=N; max=N; ttl=...`, attempt from 1; max bounds what is left, ttl is not read |
 | x-pooldrill-deadline-ms | milliseconds until nobody waits any more |
 | x-stainless-read-timeout | OpenAI's SDKs: seconds of silence after which they give up |
 """
@@ -49,15 +49,16 @@ class WhenUnknown(StrEnum):
     LEAVE_TO_CLIENT = "leave_to_client"
 
 
-class _Garbage(ValueError):
+class _GarbageError(ValueError):
     """A header that cannot be read; the text says why."""
 
 
 class ChainBudget:
     """What one request has left.
 
-    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `within_s` is the seconds that
-    the layers above still wait (infinite: they do not say); `ignored` names the headers that could not be read, and why.
+    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `within_s` is the seconds
+    that the layers above still wait (infinite: they do not say); `ignored` names the headers that could not be read,
+    and why.
     """
 
     __slots__ = ("_failover_spends", "_when_unknown", "ignored", "left", "spent", "within_s")
@@ -83,7 +84,7 @@ class ChainBudget:
                 continue
             try:
                 spent, left, within_s = _read(name, value.strip())
-            except _Garbage as why:
+            except _GarbageError as why:
                 self.ignored[name] = str(why)
                 continue
             self.spent += spent
@@ -113,7 +114,7 @@ class ChainBudget:
 
 
 def _read(name: str, value: str) -> tuple[int, float, float]:
-    """Return what a header reports: re-sends spent, most that are left, seconds that are left. Raises _Garbage."""
+    """Return what a header reports: re-sends spent, most that are left, seconds that are left. Raises _GarbageError."""
     endless = float("inf")
     match name:
         case "x-pooldrill-retries-left":
@@ -133,14 +134,14 @@ def _read(name: str, value: str) -> tuple[int, float, float]:
 
 def _count(value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= _DIGITS_MAX):
-        raise _Garbage(f"{value[:40]!r} is not a whole number of at most {_DIGITS_MAX} digits")
+        raise _GarbageError(f"{value[:40]!r} is not a whole number of at most {_DIGITS_MAX} digits")
     return int(value)
 
 
 def _attempt(value: str) -> int:
     attempt = _count(value)
     if attempt < 1:
-        raise _Garbage("attempts count from 1")
+        raise _GarbageError("attempts count from 1")
     return attempt
 
 
@@ -153,7 +154,7 @@ def _amz(value: str) -> tuple[int, float]:
     """Return attempt and most attempts (infinite: not told)."""
     told = dict(_pairs(value))
     if "attempt" not in told:
-        raise _Garbage(f"{value[:40]!r} has no attempt=N")
+        raise _GarbageError(f"{value[:40]!r} has no attempt=N")
     return _attempt(told["attempt"]), _attempt(told["max"]) if "max" in told else float("inf")
 
 

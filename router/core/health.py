@@ -115,7 +115,8 @@ class Health:
         if good and self._in_a_row >= config.rise and state is not HealthState.HEALTHY:
             return self._go(HealthState.HEALTHY, now, f"{self._in_a_row} good probes in a row")
         if not good and self._in_a_row >= config.fall and state is not HealthState.UNHEALTHY:
-            return self._go(HealthState.UNHEALTHY, now, f"{self._in_a_row} bad probes in a row, the last: {in_words(answer)}")
+            reason = f"{self._in_a_row} bad probes in a row, the last: {in_words(answer)}"
+            return self._go(HealthState.UNHEALTHY, now, reason)
         return self.overdue(now)
 
     def overdue(self, now: float) -> bool:

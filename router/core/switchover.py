@@ -1,14 +1,16 @@
 """Moving all traffic to another pool on an operator's word: probe, switch, drain, verify; or roll back.
 
-| phase | goes on with | ends with |
+| phase | what happens | and then |
 | --- | --- | --- |
-| probing | `good_probes` rounds in a row -> the traffic moves, draining | too many failures in a row, or the cap -> rolled back |
-| draining | the old pool has nothing in flight -> verifying | the same |
-| verifying | | `good_sends` in a row -> switched; `verify_s` over and no send failed -> switched, unverified; the same |
+| probing | `good_probes` rounds in a row are good | the traffic moves; draining |
+| draining | the old pool has nothing in flight | verifying |
+| verifying | `good_sends` sends in a row are good | switched |
+| verifying | `verify_s` is over and no send has failed | switched, unverified |
+| any | too many failures in a row, or the cap | rolled back |
 
 Laws
-1. Two bounds, whichever is first: `failures_max` failures in a row, and `total_s_max` for all phases together; so a target
-   that swings between good and bad ends too, and nobody is ever told "wait a bit longer".
+1. Two bounds, whichever is first: `failures_max` failures in a row, and `total_s_max` for all phases together; so a
+   target that swings between good and bad ends too, and nobody is ever told "wait a bit longer".
 2. Probes keep their interval, however fast they fail: a 503 in a millisecond does not end a switch at once.
 3. A round of probes is good only if every frontend of the target is ready for every model of it.
 4. One switch at a time: a second one is refused.
@@ -148,7 +150,8 @@ class Switch:
             self._verify(now)
         if not self.over and now >= self.until_s:
             left = f", {origin_in_flight} in flight at {self.origin}" if self.phase is Phase.DRAINING else ""
-            self._fail(f"{self.phase} was not over within {self.config.total_s_max:g} s in all{left}{self._last()}", now)
+            bound = f"within {self.config.total_s_max:g} s in all"
+            self._fail(f"{self.phase} was not over {bound}{left}{self._last()}", now)
 
     def next_s(self, round_began_s: float) -> float:
         """Return when something may have to be done: the next round of probes, or an end by time."""

@@ -118,10 +118,16 @@ def test_a_fault_that_never_came_has_no_times() -> None:
 )
 def test_a_line_that_is_no_row_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     path = log(tmp_path / "a.jsonl", event(1.0))
-    path.write_bytes(path.read_bytes() + content)
+    path.write_bytes(path.read_bytes() + content + b"\n")
     with pytest.raises(CollectError, match=said) as caught:
         Notes(Ledger()).add_frontend_log(path)
     assert caught.value.exit_code == 3
+
+
+def test_a_line_that_was_cut_off_with_its_writer_is_left_out(tmp_path: Path) -> None:
+    path = log(tmp_path / "sends.jsonl", send(1.0, "op-0-0-r0"))
+    path.write_bytes(path.read_bytes() + b'{"type": "send", "requ')
+    assert len(read_log(path, msgspec.json.Decoder(Send))) == 1
 
 
 def test_a_missing_log_is_named(tmp_path: Path) -> None:

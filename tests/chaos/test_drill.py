@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from chaos import drill
+from chaos import drill, performance
 from chaos.processes import ProcessError
 from scenarios.checks import judge
 from scenarios.load import CATALOG, parse
@@ -36,6 +36,14 @@ from router.core import policy
 from router.cli import serve
 
 policy.Policy.observe = lambda *_: os._exit(9)
+sys.exit(serve(sys.argv[1:]))
+"""
+LEAKING = """
+import sys
+from router.core.in_flight import Lease
+from router.cli import serve
+
+Lease.release = lambda self: None
 sys.exit(serve(sys.argv[1:]))
 """
 STILLBORN = "import sys; sys.exit('no luck')"
@@ -145,6 +153,15 @@ class TestBadRouters:
         with pytest.raises(ProcessError, match="router: cannot start /no/such/router"):
             drill.run(short(), tmp_path, router_command=["/no/such/router"])
 
+    def test_one_that_never_lets_go_is_told_by_the_record(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(performance, "IDLE_WAIT_S", 0.2)
+        made = drill.run(short(), tmp_path, router_command=python(LEAKING))
+        verdict = judge(made)["in_flight_zero"]
+        assert verdict.state == "fail"
+        assert "3 at a" in verdict.detail
+
     def test_another_router_is_named_in_the_record(self, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "router"]
         assert drill.run(short(), tmp_path, router_command=command).meta.router.endswith("python -m router")
@@ -167,7 +184,9 @@ class TestBusyMachine:
     def test_it_is_tried_again_and_then_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(drill, "LAG_MAX_S", -1.0)
         monkeypatch.setattr(drill, "BUSY_RETRIES_MAX", 1)
-        with pytest.raises(drill.BusyError, match=r"short: machine too busy at each of 2 tries") as caught:
+        with pytest.raises(
+            drill.BusyError, match=r"short: machine too busy: .*; the same at each of 2 tries"
+        ) as caught:
             drill.run(short(), tmp_path)
         assert caught.value.exit_code == 3
         left = read(tmp_path / "short.real.jsonl")

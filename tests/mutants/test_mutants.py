@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import msgspec
 import pytest
 
 import chaos.drill
@@ -40,7 +41,9 @@ def test_in_the_model(
 @pytest.mark.parametrize(("mutant", "name", "expected"), MUTANTS, ids=IDS)
 def test_for_real(mutant: ModuleType, name: str, expected: set[str], tmp_path: Path) -> None:
     command = [sys.executable, str(mutant.__file__)]
-    record = chaos.drill.run(load(name), tmp_path, router_command=command)
+    # Nothing is compared here, so a busy machine does no harm.
+    scenario = msgspec.structs.replace(load(name), exact=False)
+    record = chaos.drill.run(scenario, tmp_path, router_command=command)
     assert expected <= red(record).keys()
 
 

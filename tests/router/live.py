@@ -1,8 +1,10 @@
 """A router in this process on real sockets, and a bare client of it."""
 
 import asyncio
+import gc
 import io
 import json
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -17,7 +19,7 @@ from router.app import App, running
 from router.clock import LoopClock
 from router.core.config import RouterConfig
 from router.core.topology import Pool
-from router.log import EventLog
+from router.log import EventLog, LibraryEvents
 from router.settings import Settings, ShellConfig
 from scenarios.record import Send
 
@@ -118,11 +120,18 @@ async def live(
     )
     written = io.StringIO()
     events = EventLog(LoopClock(asyncio.get_running_loop()), written)
-    async with running(settings, events) as app, aiohttp.ClientSession() as session:
-        router = Live(app, session, written, tmp_path / "sends.jsonl")
-        yield router
-        await router.settled()
-    await asyncio.sleep(0.01)  # connections that were closed get to be forgotten by the event loop
+    library = LibraryEvents(events)
+    logging.getLogger().addHandler(library)
+    try:
+        async with running(settings, events) as app, aiohttp.ClientSession() as session:
+            router = Live(app, session, written, tmp_path / "sends.jsonl")
+            yield router
+            await router.settled()
+        await asyncio.sleep(0.01)  # connections that were closed get to be forgotten by the event loop
+    finally:
+        logging.getLogger().removeHandler(library)
+    gc.collect()  # asyncio tells of errors that nobody looked at when it throws them away
+    assert [line for line in router.events if line["event"] == "library"] == []
 
 
 @asynccontextmanager

@@ -87,7 +87,7 @@ class RawPool:
         self._tasks.add(task)
         self.connections += 1
         try:
-            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._requests(Call(reader, writer, self))
         finally:
             self._tasks.discard(task)

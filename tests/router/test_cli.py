@@ -169,9 +169,9 @@ async def test_times_of_the_send_log_are_the_machines_monotonic_clock(tmp_path: 
             before = loop.time()
             async with session.post(line["url"] + CHAT, data=b'{"model": "m"}') as answer:
                 await answer.read()
-            after = loop.time()
             router.terminate()
             assert await ended(router) == 0
+            after = loop.time()
     (row,) = [msgspec.json.decode(text, type=Send) for text in sends.read_bytes().splitlines()]
     assert row.t_connected is not None
     assert before < row.t_start < row.t_connected < row.t_end < after

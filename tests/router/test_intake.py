@@ -183,6 +183,9 @@ async def test_malformed_framing_is_400_and_closes(head: bytes, tmp_path: Path) 
         answer = await raw(router, head + b'{"model": "m"}')
         assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
         assert pool.connections == 0
+    (line,) = router.events
+    assert line["event"] == "malformed_request"
+    assert set(line) == {"stamp", "event", "error"}
 
 
 async def raw(router: Live, request: bytes) -> bytes:

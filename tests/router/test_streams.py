@@ -56,11 +56,12 @@ async def test_a_compressed_answer_is_not_opened(tmp_path: Path) -> None:
             assert await response.read() == not_gzip
 
 
-async def test_tokens_are_not_held_back(tmp_path: Path) -> None:
-    go_on = asyncio.Event()
+async def test_neither_head_nor_tokens_are_held_back(tmp_path: Path) -> None:
+    head_seen, go_on = asyncio.Event(), asyncio.Event()
 
     async def one_then_waits(call: Call) -> None:
         await call.say(head(200, SSE, CHUNKED))
+        await head_seen.wait()
         await call.chunk(raw_pool.TOKENS[0])
         await go_on.wait()
         for event in (raw_pool.DONE, b""):
@@ -71,6 +72,7 @@ async def test_tokens_are_not_held_back(tmp_path: Path) -> None:
         live(tmp_path, pool.url) as router,
         router.session.post(router.url + CHAT, data=b'{"model": "m"}') as response,
     ):
+        head_seen.set()
         assert await response.content.readany() == raw_pool.TOKENS[0]
         go_on.set()
         assert await response.read() == raw_pool.DONE

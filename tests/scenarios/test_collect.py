@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -267,6 +268,17 @@ def test_any_order_will_do(suite: Suite, seed: str) -> None:
     result = suite.run("scenarios", "-p", "randomly", f"--randomly-seed={seed}")
     assert set(result.parseoutcomes()) == {"passed"}
     assert len(suite.runs) == 4
+
+
+def test_a_scenario_outside_of_the_checkout(tmp_path: Path) -> None:
+    shutil.copy(DRILLS / "refused.toml", tmp_path)
+    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "conftest", "-q", "-k", "simulated"]
+    ran = subprocess.run(
+        [*command, tmp_path / "refused.toml", "--out", tmp_path / "out"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert "15 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["refused.simulated.jsonl"]
 
 
 def test_the_suite_of_this_project() -> None:

@@ -1,8 +1,8 @@
 """Refuse by chance, the more likely the more the far side has refused (SRE book, "Handling Overload").
 
 Over the last two minutes: requests = all that were wanted, those refused here included; accepts = those that succeeded.
-One is refused with the chance max(0, (requests - K * accepts) / (requests + 1)). Used as a gate for every attempt it lets
-about K times as much through as the far side accepts.
+One is refused with the chance max(0, (requests - K * accepts) / (requests + 1)). Used as a gate for every attempt it
+lets about K times as much through as the far side accepts.
 """
 
 from dataclasses import dataclass
@@ -37,17 +37,17 @@ class Adaptive:
         self._requests = SlidingSum(knobs.window_s)
         self._accepts = SlidingSum(knobs.window_s)
 
-    def deposit(self, call: Call, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def deposit(self, _call: Call, now: float) -> None:
         """Count a first attempt that goes out unasked."""
         self._requests.add(1, now)
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, _call: Call, now: float) -> bool:
         """Let an attempt through, or refuse it by chance; it was wanted either way."""
         allowed = self._rng.random() >= self.refusal_chance(now)
         self._requests.add(1, now)
         return allowed
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def ended(self, _call: Call, ending: Ending, now: float) -> None:
         """Count what was accepted."""
         if ending is Ending.SUCCESS:
             self._accepts.add(1, now)

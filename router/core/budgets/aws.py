@@ -47,10 +47,10 @@ class Aws:
         self._tokens = knobs.quota
         self._price = {Ending.TIMEOUT: knobs.timeout_cost, Ending.THROTTLED: knobs.throttling_cost}
 
-    def deposit(self, call: Call, now: float) -> None:
+    def deposit(self, _call: Call, _now: float) -> None:
         """Only how attempts end counts."""
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, call: Call, _now: float) -> bool:
         """Pay the price of a retry, if the call has an attempt left and the quota has the price."""
         price = self._price.get(call.ending, self._knobs.retry_cost)
         if call.retries + 1 >= self._knobs.max_attempts or price > self._tokens:
@@ -60,13 +60,13 @@ class Aws:
         self._tokens -= price
         return True
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def ended(self, call: Call, ending: Ending, _now: float) -> None:
         """Bring back, on success, what the last retry cost, or a little if there was none."""
         call.ending = ending
         if ending is Ending.SUCCESS:
             back = call.paid if call.retries else self._knobs.no_retry_increment
             self._tokens = min(self._tokens + back, self._knobs.quota)
 
-    def balance(self, now: float) -> float:  # noqa: ARG002  # the same signature as every kind
+    def balance(self, _now: float) -> float:
         """Return the tokens."""
         return self._tokens

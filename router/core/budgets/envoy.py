@@ -36,11 +36,11 @@ class Envoy:
         self.retries = 0
         """How many of them are retries."""
 
-    def deposit(self, call: Call, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def deposit(self, _call: Call, _now: float) -> None:
         """Count a first attempt."""
         self.active += 1
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, call: Call, _now: float) -> bool:
         """Count a retry, if fewer than allowed are under way."""
         if self.retries >= self._retries_max():
             return False
@@ -49,12 +49,12 @@ class Envoy:
         self.retries += 1
         return True
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def ended(self, call: Call, _ending: Ending, _now: float) -> None:
         """Take an attempt out of the counts; every attempt of a call but its first is a retry."""
         self.active -= 1
         self.retries -= call.retries > 0
 
-    def balance(self, now: float) -> float:  # noqa: ARG002  # the same signature as every kind
+    def balance(self, _now: float) -> float:
         """Return how many more retries could be under way now."""
         return self._retries_max() - self.retries
 

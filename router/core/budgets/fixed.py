@@ -24,18 +24,18 @@ class Fixed:
     def __init__(self, knobs: FixedKnobs) -> None:
         self._retries_max = knobs.max_retries
 
-    def deposit(self, call: Call, now: float) -> None:
+    def deposit(self, _call: Call, _now: float) -> None:
         """Nothing is shared between calls."""
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, call: Call, _now: float) -> bool:
         """Allow it while the call has made fewer retries than it may."""
         allowed = call.retries < self._retries_max
         call.retries += allowed
         return allowed
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:
+    def ended(self, _call: Call, _ending: Ending, _now: float) -> None:
         """Nothing is learned."""
 
-    def balance(self, now: float) -> float:  # noqa: ARG002  # the same signature as every kind
+    def balance(self, _now: float) -> float:
         """Return the retries of a fresh call."""
         return self._retries_max

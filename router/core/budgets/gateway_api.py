@@ -41,11 +41,11 @@ class GatewayApi:
         self._retries = SlidingSum(knobs.interval_s)
         self._floor_retries = SlidingSum(knobs.min_retry_rate_interval_s)
 
-    def deposit(self, call: Call, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def deposit(self, _call: Call, now: float) -> None:
         """Count a first attempt."""
         self._requests.add(1, now)
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, _call: Call, now: float) -> bool:
         """Count a retry, if the share or the least rate allows it."""
         if self.balance(now) <= 0:
             return False
@@ -53,7 +53,7 @@ class GatewayApi:
             counted.add(1, now)
         return True
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:
+    def ended(self, _call: Call, _ending: Ending, _now: float) -> None:
         """Nothing is learned."""
 
     def balance(self, now: float) -> float:

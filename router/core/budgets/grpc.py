@@ -1,7 +1,7 @@
 """Retries while at least half of the tokens are there; failures take tokens away, successes bring them (gRPC).
 
-From gRFC A6, `retryThrottling`: a retry itself costs nothing, so the budget is open or shut, and it shuts once more than
-ratio / (1 + ratio) of the attempts fail.
+From gRFC A6, `retryThrottling`: a retry itself costs nothing, so the budget is open or shut, and it shuts once more
+than ratio / (1 + ratio) of the attempts fail.
 """
 
 from dataclasses import dataclass
@@ -33,20 +33,20 @@ class Grpc:
         self._ratio = milli("token_ratio", knobs.token_ratio)
         self._tokens = self._tokens_max = milli("max_tokens", knobs.max_tokens)
 
-    def deposit(self, call: Call, now: float) -> None:
+    def deposit(self, _call: Call, _now: float) -> None:
         """Only how attempts end counts."""
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, _call: Call, _now: float) -> bool:
         """Allow it above half of the tokens."""
         return 2 * self._tokens > self._tokens_max
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def ended(self, _call: Call, ending: Ending, _now: float) -> None:
         """Bring or take tokens; a departure does neither."""
         if ending is Ending.SUCCESS:
             self._tokens = min(self._tokens + self._ratio, self._tokens_max)
         elif ending is not Ending.LEFT:
             self._tokens = max(self._tokens - MILLI, 0)
 
-    def balance(self, now: float) -> float:  # noqa: ARG002  # the same signature as every kind
+    def balance(self, _now: float) -> float:
         """Return the tokens."""
         return self._tokens / MILLI

@@ -53,7 +53,7 @@ def budget_of(description: str, rng: RandomSource) -> RetryBudget | None:
     return kind.build(_knobs(name, kind, listed), rng)
 
 
-def _knobs(name: str, kind: _Kind, listed: str) -> Any:  # noqa: ANN401  # knobs of whatever kind
+def _knobs(name: str, kind: _Kind, listed: str) -> Any:
     known = {field.name: field for field in fields(kind.knobs)}
     values: dict[str, Any] = {}
     if kind.preset is not None:

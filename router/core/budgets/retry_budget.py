@@ -2,8 +2,8 @@
 
 Laws
 1. `deposit` once at the begin of each call, with its first attempt; `ended` once for each attempt that was made.
-2. `try_withdraw` before each attempt after the first: True takes the price, False changes nothing that a later call sees
-   (adaptive throttling alone counts what it refuses, since that is its rule).
+2. `try_withdraw` before each attempt after the first: True takes the price, False changes nothing that a later call
+   sees (adaptive throttling alone counts what it refuses, since that is its rule).
 3. Times are monotonic seconds that never go back.
 """
 
@@ -47,19 +47,19 @@ class Call:
 class RetryBudget(Protocol):
     """Decides whether one more attempt may be made."""
 
-    def deposit(self, call: Call, now: float) -> None:
+    def deposit(self, call: Call, now: float, /) -> None:
         """Take in that a call begins with its first attempt."""
         ...
 
-    def try_withdraw(self, call: Call, now: float) -> bool:
+    def try_withdraw(self, call: Call, now: float, /) -> bool:
         """Return whether the call may make one more attempt, and take its price."""
         ...
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:
+    def ended(self, call: Call, ending: Ending, now: float, /) -> None:
         """Take in how the last attempt of a call ended."""
         ...
 
-    def balance(self, now: float) -> float:
+    def balance(self, now: float, /) -> float:
         """Return what is left, in the unit of its kind; for metrics and for people."""
         ...
 

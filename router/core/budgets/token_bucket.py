@@ -50,23 +50,23 @@ class TokenBucket:
         self._tokens_max = milli("tokens_max", knobs.tokens_max)
         self._tokens = milli("tokens_start", knobs.tokens_start)
 
-    def deposit(self, call: Call, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def deposit(self, _call: Call, _now: float) -> None:
         """Put in what a call is worth."""
         self._put(self._each_call)
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, _call: Call, _now: float) -> bool:
         """Take one token out, if there is one."""
         if self._tokens < MILLI:
             return False
         self._tokens -= MILLI
         return True
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def ended(self, _call: Call, ending: Ending, _now: float) -> None:
         """Put in what a success is worth."""
         if ending is Ending.SUCCESS:
             self._put(self._each_success)
 
-    def balance(self, now: float) -> float:  # noqa: ARG002  # the same signature as every kind
+    def balance(self, _now: float) -> float:
         """Return the tokens in the bucket."""
         return self._tokens / MILLI
 

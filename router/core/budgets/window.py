@@ -36,18 +36,18 @@ class Window:
         self._reserve = int(milli("min_retries_per_second", knobs.min_retries_per_second) * knobs.ttl_s)
         self._tokens = SlidingSum(knobs.ttl_s)
 
-    def deposit(self, call: Call, now: float) -> None:  # noqa: ARG002  # the same signature as every kind
+    def deposit(self, _call: Call, now: float) -> None:
         """Add what a call is worth."""
         self._tokens.add(self._deposit, now)
 
-    def try_withdraw(self, call: Call, now: float) -> bool:  # noqa: ARG002  # the same signature as every kind
+    def try_withdraw(self, _call: Call, now: float) -> bool:
         """Take a retry out of the window, if its sum and the floor have it."""
         if self._left(now) < MILLI:
             return False
         self._tokens.add(-MILLI, now)
         return True
 
-    def ended(self, call: Call, ending: Ending, now: float) -> None:
+    def ended(self, _call: Call, _ending: Ending, _now: float) -> None:
         """Nothing is learned."""
 
     def balance(self, now: float) -> float:

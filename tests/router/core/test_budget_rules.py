@@ -1,3 +1,4 @@
+# ruff: noqa: ARG002  # every statement is told the same, whether its rule needs it or not
 """Every kind of retry budget equals, after each of 10,000 random calls, a direct statement of its rule.
 
 The statements know nothing of the budgets: they keep the whole history, or exact fractions, and say the rule in a line.
@@ -155,7 +156,7 @@ class SaysGrpc(Says):
 
 
 class SaysAws(Says):
-    """From 60: a price by what failed; a success brings back the last price, or 1 where nothing was paid; 3 attempts."""
+    """From 60: a price by what failed; a success brings back the last price, or 1 if nothing was paid; 3 attempts."""
 
     def __init__(self, cost: int, timeout: int, throttling: int) -> None:
         self.prices = {Ending.FAILURE: cost, Ending.TIMEOUT: timeout, Ending.THROTTLED: throttling}

@@ -175,7 +175,7 @@ def test_it_shows_its_state() -> None:
 
 
 def sends_through(failing: float, dice: random.Random, retries_max: int = 2) -> tuple[int, bool]:
-    """Make one call: an SDK with 3 retries over a gateway with 2 that both obey the chain; returns sends and success."""
+    """Make one call: an SDK with 3 retries over a gateway with 2 that both obey; returns sends and success."""
     sends, spent = 0, 0
     for sdk_retry in range(4):
         for gateway_retry in range(3):

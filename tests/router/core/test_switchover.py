@@ -52,9 +52,9 @@ class Drill:
         self.woken = 0
         try:
             self.effect = self._rule.send(answer)
-        except StopIteration as stop:
+        except StopIteration:
             self.effect = None
-            assert stop.value is self.switch
+            assert self.switch.over
             return
         if isinstance(self.effect, Probe):
             self.probed.append(self.seconds)
