@@ -81,7 +81,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One row of survivors.md: a kind of mutant that nothing can notice, and why. In `was` and `becomes` "…" is any text."""
+    """A row of survivors.md: a kind of mutant that nothing can notice, and why; "…" stands for any text."""
 
     where: str
     was: str
