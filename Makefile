@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup python packages toxiproxy requirements demo test check lint types unit simulated scenarios soak \
-	coverage clean distclean
+	coverage mutants clean distclean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -120,6 +120,11 @@ coverage: setup ## branch coverage of tests/ and the simulated scenarios
 	$(BIN)/coverage run -m pytest -q scenarios -k simulated
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+MODULE := forwarding
+
+mutants: $(INSTALLED) ## mutants of one module of router/core against its playbooks (MODULE=...)
+	@$(BIN)/python tests/mutation/run.py $(MODULE)
 
 clean: ## remove what runs and checks leave behind
 	rm -rf out .coverage* coverage.xml .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
