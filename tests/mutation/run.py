@@ -23,8 +23,11 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
+from typing import IO, Any
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = ROOT / ".make" / "mutants"
@@ -109,11 +112,11 @@ def main(arguments: list[str]) -> int:
         return 2
     stage = STAGES / arguments[0]
     changed = fill(stage, arguments[0])
-    mutmut(stage, "run", "--max-children", "1", output=None)
+    run_suites(stage)
     again = [name for name, code in codes(stage).items() if code == SURVIVED or code in NOT_REACHED]
     if changed and again:
-        mutmut(stage, "run", "--max-children", "1", *again, output=None)
-    return report(arguments[0], [mutant(stage, name, code) for name, code in codes(stage).items()])
+        run_suites(stage, *again)
+    return report(arguments[0], [mutant(stage, name, code) for name, code in codes(stage).items()], seconds(stage))
 
 
 def fill(stage: Path, module: str) -> bool:
@@ -153,18 +156,26 @@ def with_plain_properties(source: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def mutmut(stage: Path, *arguments: str, output: int | None) -> str:
-    """Run mutmut in the copy."""
+def mutmut(stage: Path, *arguments: str, output: IO[str] | int | None) -> str:
+    """Run mutmut in the copy. Raises CalledProcessError."""
     command = [str(Path(sys.executable).with_name("mutmut")), *arguments]
     return subprocess.run(command, cwd=stage, check=True, text=True, stdout=output).stdout or ""
 
 
+def run_suites(stage: Path, *names: str) -> None:
+    """Test those mutants that were not tested yet, or these; the progress is shown where somebody looks."""
+    with (stage / "mutmut.log").open("w") as log:
+        mutmut(stage, "run", "--max-children", "1", *names, output=None if sys.stdout.isatty() else log)
+
+
 def codes(stage: Path) -> dict[str, int | None]:
     """Return the exit code of each mutant's suite, by its name."""
-    found: dict[str, int | None] = {}
-    for path in sorted((stage / "mutants" / "router" / "core").rglob("*.meta")):
-        found |= json.loads(path.read_text())["exit_code_by_key"]
-    return found
+    return {name: code for meta in _metas(stage) for name, code in meta["exit_code_by_key"].items()}
+
+
+def seconds(stage: Path) -> list[float]:
+    """Return how long each mutant's suite took."""
+    return [taken_s for meta in _metas(stage) for taken_s in meta["durations_by_key"].values() if taken_s is not None]
 
 
 def mutant(stage: Path, name: str, code: int | None) -> Mutant:
@@ -181,19 +192,25 @@ def mutant(stage: Path, name: str, code: int | None) -> Mutant:
     return Mutant(name, function, was, becomes, code)
 
 
-def report(module: str, mutants: list[Mutant]) -> int:
-    """Print the numbers and every survivor, at most 80 columns wide where the code is."""
+def report(module: str, mutants: list[Mutant], taken_s: list[float]) -> int:
+    """Print the numbers and every survivor that is not explained, at most 80 columns wide; returns the exit code."""
     known = explanations(EXPLANATIONS.read_text())
     survivors = [m for m in mutants if not m.killed]
     unexplained = [m for m in survivors if not any(e.covers(m.function, m.was, m.becomes) for e in known)]
     killed = len(mutants) - len(survivors)
     out = [f"router/core/{module}: {len(mutants)} mutants, {killed} killed, {len(survivors)} survived"]
     out += [f"{len(survivors) - len(unexplained)} survivors are explained in {EXPLANATIONS.relative_to(ROOT)}"]
+    out += [f"a mutant took {median(taken_s):.1f} s, the longest {max(taken_s):.1f} s"] if taken_s else []
     for one in unexplained:
         reached = " (no playbook reaches it)" if one.exit_code in NOT_REACHED else ""
         out += ["", f"survived: {one.function}{reached}", *_wrapped("- ", one.was), *_wrapped("+ ", one.becomes)]
     print("\n".join(out))  # noqa: T201 - a command line prints
     return 1 if unexplained else 0
+
+
+def _metas(stage: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted((stage / "mutants" / "router" / "core").rglob("*.meta")):
+        yield json.loads(path.read_text())
 
 
 def _wrapped(sign: str, text: str, width: int = 78) -> list[str]:
