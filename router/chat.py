@@ -99,7 +99,8 @@ class Chat:
                 reply = await self._drive(rule, talk)
         except ClientLeft as left:
             self._left_alone(talk, str(left))
-            talk.request.protocol.force_close()
+            if talk.request.transport is not None:
+                talk.request.transport.abort()  # there may be much that it has not read
             return talk.out or web.Response()  # nobody will see it
         except BaseException:
             self._left_alone(talk, "the client closed the connection")

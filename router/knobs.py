@@ -24,7 +24,11 @@ def add_options(parser: argparse.ArgumentParser, kind: type, *, with_help: bool)
     group = parser.add_argument_group(title=(kind.__doc__ or kind.__name__).splitlines()[0].rstrip("."))
     texts = _docstrings(kind) if with_help else {}
     for field in fields(kind):
-        group.add_argument(option_of(field.name), dest=field.name, help=texts.get(field.name), **_form(field))
+        form = _form(field)
+        text = texts.get(field.name)
+        if text is not None and "choices" in form:
+            text = f"{text}. One of: {', '.join(form['choices'])}"
+        group.add_argument(option_of(field.name), dest=field.name, help=text, **form)
 
 
 def values_of(arguments: argparse.Namespace, kind: type) -> dict[str, Any]:
@@ -46,8 +50,12 @@ def _form(field: "Field[Any]") -> dict[str, Any]:
         return {**form, "action": argparse.BooleanOptionalAction}
     assert isinstance(field.type, type), f"{field.name}: knobs are float, int, str, bool or an enumeration of words"
     if issubclass(field.type, StrEnum):
-        return {**form, "type": field.type, "choices": list(field.type)}
-    return {**form, "type": field.type, "metavar": "S" if field.name.endswith("_s") else field.type.__name__.upper()}
+        return {**form, "type": field.type, "choices": list(field.type), "metavar": "WORD"}
+    return {
+        **form,
+        "type": field.type,
+        "metavar": "S" if field.name.endswith(("_s", "_s_max")) else field.type.__name__.upper(),
+    }
 
 
 def _docstrings(kind: type) -> dict[str, str]:

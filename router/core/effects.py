@@ -13,6 +13,7 @@
 from collections.abc import Callable
 from enum import StrEnum
 
+from router.core.budgets.retry_budget import Call
 from router.core.cooldown import Verdict
 from router.core.delivery import Outcome
 from router.core.in_flight import Lease
@@ -25,10 +26,10 @@ class Request:
     """What the decisions must know of one client request.
 
     `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client asked for less time than
-    the router gives; `retries_left` is what the layers above have left for us, `body_bytes` what waits with it.
+    the router gives; `retries_left` is how many failovers the layers above leave us, `body_bytes` what waits with it.
     """
 
-    __slots__ = ("body_bytes", "deadline_lowered", "model", "retries_left", "session", "until_s")
+    __slots__ = ("body_bytes", "call", "deadline_lowered", "model", "retries_left", "session", "until_s")
 
     def __init__(
         self,
@@ -46,6 +47,8 @@ class Request:
         self.session = session
         self.body_bytes = body_bytes
         self.deadline_lowered = deadline_lowered
+        self.call: Call | None = None
+        """What a budget of failovers remembers of it; None: it has no send yet, or there is no such budget."""
 
 
 class Send:
@@ -55,7 +58,7 @@ class Send:
     and calls `lease.handed_over()` when the body slot is taken.
     """
 
-    __slots__ = ("_hang", "attempt", "connect_until_s", "lease", "outcome", "request", "until_s")
+    __slots__ = ("_hang", "attempt", "connect_until_s", "end", "lease", "outcome", "request", "until_s")
 
     def __init__(self, request: Request, lease: Lease, attempt: int, connect_until_s: float, hang: Verdict) -> None:
         self.request = request
@@ -66,6 +69,8 @@ class Send:
         self._hang = hang
         self.outcome: Outcome | None = None
         """How it ended, once that was observed."""
+        self.end: End | None = None
+        """How its answer ended, once that was passed on."""
 
     @property
     def hang(self) -> Verdict:

@@ -20,7 +20,7 @@ from tests.reports.records import as_real, fault_not_made, modelled, nothing_hap
         (
             "black_hole",
             (
-                "Connections to pool west hung unanswered for 1.8 s. 14 of 14 requests were answered 200 (3 of them by "
+                "Connections to pool west hung unanswered for 1.8 s. 14 of 14 requests were answered 200 (1 of them by "
                 "another pool); none was received twice."
             ),
         ),

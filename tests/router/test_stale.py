@@ -8,7 +8,6 @@ import pytest
 from yarl import URL
 
 from router.settings import ShellConfig
-from router.upstream import Upstream
 from tests.router import raw_pool
 from tests.router.live import live
 from tests.router.raw_pool import Call, RawPool, ok
@@ -63,7 +62,7 @@ async def test_what_the_event_loop_has_not_seen_yet_is_found_at_the_socket(
         await ok(call)
         idle.append(socket.fromfd(call.writer.get_extra_info("socket").fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
-    def ended_by_the_pool(self: Upstream, base: str, target: str) -> URL:
+    def ended_by_the_pool(base: str, target: str) -> URL:
         while idle:
             with idle.pop() as connection:
                 if unasked:
@@ -74,7 +73,7 @@ async def test_what_the_event_loop_has_not_seen_yet_is_found_at_the_socket(
     async with RawPool(remembered, keep=True) as pool:
         async with live(tmp_path, pool.url) as router:
             await router.ask()
-            monkeypatch.setattr(Upstream, "_url", ended_by_the_pool)
+            monkeypatch.setattr("router.upstream.address", ended_by_the_pool)
             for _ in range(5):
                 assert (await router.ask()).status == 200
         idle.pop().close()

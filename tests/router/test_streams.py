@@ -208,6 +208,9 @@ async def test_a_client_that_reads_nothing_for_the_idle_time_out_counts_as_gone(
     ):
         await until(lambda: router.app.policy.tally.client_requests)
         await router.settled()
+        assert router.app.public._server is not None
+        server = router.app.public._server
+        await until(lambda: not server.connections)
     assert router.app.policy.tally.client_requests == {("client_left", 1): 1}
     assert [row.outcome for row in router.rows()] == [("answered", "client_left", 200)]
 

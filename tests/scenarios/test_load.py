@@ -274,7 +274,7 @@ def test_a_name_that_is_not_in_the_catalog() -> None:
         LoadError, match=r"^refusd: no scenario of this name in the catalog; remedy: did you mean refused\?"
     ):
         load("refusd")
-    with pytest.raises(LoadError, match=r"remedy: one of black_hole, .*, or the path of a \.toml file"):
+    with pytest.raises(LoadError, match=r"remedy: one of benched_and_back, .*, or the path of a \.toml file"):
         load("zzzzzz")
     with pytest.raises(LoadError, match=r"^'': no scenario of this name"):
         load("")

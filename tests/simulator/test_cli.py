@@ -29,7 +29,7 @@ def test_a_seed_takes_the_place_of_the_scenarios_own(tmp_path: Path, capsys: pyt
 
 
 def test_a_scenario_that_expects_something_else_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (CATALOG / "refused.toml").read_text().replace("failovers = 3", "failovers = 2")
+    text = (CATALOG / "refused.toml").read_text().replace("failovers = 6", "failovers = 5")
     path = tmp_path / "refused.toml"
     path.write_text(text)
     assert simulate([str(path), "--out", str(tmp_path / "out")]) == 1

@@ -44,13 +44,23 @@ KINDS = (NONE, *_KINDS)
 
 def budget_of(description: str, rng: RandomSource) -> RetryBudget | None:
     """Build the budget that is described; None for `none`. Raises BudgetError in one line."""
+    found = _read(description)
+    return None if found is None else found[0].build(found[1], rng)
+
+
+def check_budget(description: str) -> None:
+    """Check a description. Raises BudgetError in one line."""
+    _read(description)
+
+
+def _read(description: str) -> tuple[_Kind, Any] | None:
     name, _, listed = description.partition(":")
     if name == NONE and not listed:
         return None
     kind = _KINDS.get(name)
     if kind is None:
         raise BudgetError(f"{description!r} is no budget; remedy: one of {', '.join(KINDS)}, then :knob=value,...")
-    return kind.build(_knobs(name, kind, listed), rng)
+    return kind, _knobs(name, kind, listed)
 
 
 def _knobs(name: str, kind: _Kind, listed: str) -> Any:

@@ -79,6 +79,15 @@ def test_grpc_throttling_is_open_below_its_threshold_and_shut_above(failing: flo
     assert attempts_a_call(Grpc(GrpcKnobs()), failing) == pytest.approx(expected, rel=0.005)
 
 
+def test_grpc_throttling_shuts_at_exactly_half_of_the_tokens() -> None:
+    budget, call = Grpc(GrpcKnobs(max_tokens=4)), Call()
+    allowed = []
+    for _ in range(3):
+        budget.ended(call, Ending.FAILURE, 0.0)
+        allowed.append(budget.try_withdraw(call, 0.0))
+    assert allowed == [True, False, False]
+
+
 @pytest.mark.parametrize(
     ("knobs", "price"), [(AwsKnobs(), 5), (AwsKnobs.of_2026(), 14)], ids=["before 1.44", "from 1.44"]
 )

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from router.core import health
 from router.core.config import ConfigError, RouterConfig
 from router.core.effects import Probe, Wait
 from router.core.health import (
@@ -20,7 +21,6 @@ from router.core.health import (
     ProbeOutcome,
     in_words,
     outcome_of,
-    probing,
 )
 from router.core.policy import build_policy
 from router.core.topology import Catalog, Frontend
@@ -41,11 +41,11 @@ def table_of(clock: ManualClock, *shape: str, **knobs: Any) -> HealthTable:
     return table
 
 
-def probed(health: Health, *answers: ProbeAnswer, now: float = START_S) -> list[HealthState]:
+def probed(state: Health, *answers: ProbeAnswer, now: float = START_S) -> list[HealthState]:
     states = []
     for answer in answers:
-        health.probed(answer, now)
-        states.append(health.state)
+        state.probed(answer, now)
+        states.append(state.state)
     return states
 
 
@@ -69,46 +69,46 @@ def test_every_outcome_is_one_of_its_own() -> None:
 
 
 def test_three_good_probes_make_healthy() -> None:
-    health = Health(HealthConfig(), START_S)
-    assert probed(health, OK, OK, TIMEOUT, OK, OK, OK) == [STARTING] * 5 + [HEALTHY]
-    assert health.reason == "3 good probes in a row"
+    state = Health(HealthConfig(), START_S)
+    assert probed(state, OK, OK, TIMEOUT, OK, OK, OK) == [STARTING] * 5 + [HEALTHY]
+    assert state.reason == "3 good probes in a row"
 
 
 @pytest.mark.parametrize("bad", BAD)
 def test_one_bad_probe_is_not_unhealthy_and_three_are(bad: ProbeAnswer) -> None:
-    health = Health(HealthConfig(), START_S)
-    probed(health, OK, OK, OK)
-    assert probed(health, bad, bad, OK, bad, bad, bad) == [HEALTHY] * 5 + [UNHEALTHY]
-    assert health.reason == f"3 bad probes in a row, the last: {in_words(bad)}"
-    assert health.last == bad
+    state = Health(HealthConfig(), START_S)
+    probed(state, OK, OK, OK)
+    assert probed(state, bad, bad, OK, bad, bad, bad) == [HEALTHY] * 5 + [UNHEALTHY]
+    assert state.reason == f"3 bad probes in a row, the last: {in_words(bad)}"
+    assert state.last == bad
 
 
 def test_a_503_on_the_list_of_models_is_a_verdict_and_no_wait_a_bit_longer() -> None:
-    health = Health(HealthConfig(), START_S)
-    assert probed(health, 503, 503, 503) == [STARTING, STARTING, UNHEALTHY]
-    assert repr(health) == "<unhealthy (3 bad probes in a row, the last: status 503)>"
+    state = Health(HealthConfig(), START_S)
+    assert probed(state, 503, 503, 503) == [STARTING, STARTING, UNHEALTHY]
+    assert repr(state) == "<unhealthy (3 bad probes in a row, the last: status 503)>"
 
 
 def test_unhealthy_returns_by_the_same_threshold() -> None:
-    health = Health(HealthConfig(rise=2, fall=1), START_S)
-    assert probed(health, TIMEOUT, OK, OK, TIMEOUT) == [UNHEALTHY, UNHEALTHY, HEALTHY, UNHEALTHY]
+    state = Health(HealthConfig(rise=2, fall=1), START_S)
+    assert probed(state, TIMEOUT, OK, OK, TIMEOUT) == [UNHEALTHY, UNHEALTHY, HEALTHY, UNHEALTHY]
 
 
 def test_bad_probes_of_different_kinds_add_up() -> None:
-    health = Health(HealthConfig(), START_S)
-    assert probed(health, 503, TIMEOUT, ProbeOutcome.EMPTY_LIST)[-1] is UNHEALTHY
+    state = Health(HealthConfig(), START_S)
+    assert probed(state, 503, TIMEOUT, ProbeOutcome.EMPTY_LIST)[-1] is UNHEALTHY
 
 
 def test_a_change_is_told_once_and_dated() -> None:
-    health = Health(HealthConfig(rise=2), START_S)
-    assert [health.probed(OK, START_S + second) for second in (1, 2, 3, 4)] == [False, True, False, False]
-    assert health.since_s == START_S + 2
+    state = Health(HealthConfig(rise=2), START_S)
+    assert [state.probed(OK, START_S + second) for second in (1, 2, 3, 4)] == [False, True, False, False]
+    assert state.since_s == START_S + 2
 
 
 @given(st.lists(st.sampled_from([OK, TIMEOUT]), max_size=60), st.integers(1, 4), st.integers(1, 4))
 def test_the_state_is_what_the_last_long_enough_row_says(answers: list[ProbeAnswer], rise: int, fall: int) -> None:
-    health = Health(HealthConfig(rise=rise, fall=fall), START_S)
-    states = probed(health, *answers)
+    state = Health(HealthConfig(rise=rise, fall=fall), START_S)
+    states = probed(state, *answers)
     for end in range(1, len(answers) + 1):
         expected = STARTING
         for stop in range(1, end + 1):
@@ -123,26 +123,26 @@ def test_the_state_is_what_the_last_long_enough_row_says(answers: list[ProbeAnsw
 
 
 def test_a_start_that_swings_is_ended_by_the_cap() -> None:
-    health = Health(HealthConfig(starting_s_max=60.0), START_S)
+    state = Health(HealthConfig(starting_s_max=60.0), START_S)
     for second in range(0, 60, 5):
-        health.probed(OK if second % 10 else REFUSED, START_S + second)
-        assert health.state is STARTING
-    assert health.probed(OK, START_S + 60)
-    assert (health.state, health.reason) == (UNHEALTHY, "not healthy within 60 s, the last probe: ok")
+        state.probed(OK if second % 10 else REFUSED, START_S + second)
+        assert state.state is STARTING
+    assert state.probed(OK, START_S + 60)
+    assert (state.state, state.reason) == (UNHEALTHY, "not healthy within 60 s, the last probe: ok")
 
 
 def test_the_cap_holds_for_the_start_only() -> None:
-    health = Health(HealthConfig(starting_s_max=60.0), START_S)
-    probed(health, OK, OK, OK)
-    assert not health.overdue(START_S + 61)
-    assert health.state is HEALTHY
+    state = Health(HealthConfig(starting_s_max=60.0), START_S)
+    probed(state, OK, OK, OK)
+    assert not state.overdue(START_S + 61)
+    assert state.state is HEALTHY
 
 
 def test_the_cap_needs_no_probe_to_come_back(clock: ManualClock) -> None:
     table = table_of(clock, "a", starting_s_max=3.0, probe_timeout_s=5.0)
     changes: list[str] = []
     table.on_change = lambda check: changes.append(repr(check.health))
-    first, second = Playbook(probing(table, clock)), Playbook(probing(table, clock))
+    first, second = Playbook(health.probing(table, clock)), Playbook(health.probing(table, clock))
     assert first << probe("a-0", 5)
     assert second << wait(NEVER)
     clock.now_s += 3
@@ -202,7 +202,7 @@ def test_a_request_waits_until_something_is_healthy(clock: ManualClock) -> None:
     policy = build_policy(RouterConfig(), clock, _Dice(), Catalog(pools("a")), ready=table.ready)
     table.on_change = lambda _: policy.ready_changed()
     request = asked(policy) << wait(2)
-    assert Playbook(probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
+    assert Playbook(health.probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
     assert request.woken == 1
     assert request >> None << send("a-0")
 
@@ -219,7 +219,7 @@ def test_nothing_healthy_is_no_pool(clock: ManualClock) -> None:
 def test_each_frontend_is_probed_every_interval(clock: ManualClock) -> None:
     table = table_of(clock, "a", "b", probe_interval_s=5.0, probe_timeout_s=2.0)
     assert (
-        Playbook(probing(table, clock))
+        Playbook(health.probing(table, clock))
         << probe("a-0", 2)
         >> after(clock, 0.5, OK)
         << probe("b-0", 2.5)
@@ -234,16 +234,16 @@ def test_each_frontend_is_probed_every_interval(clock: ManualClock) -> None:
 
 def test_a_frontend_that_hangs_holds_up_no_other(clock: ManualClock) -> None:
     table = table_of(clock, "a", "b", probes_max=2)
-    hanging = Playbook(probing(table, clock)) << probe("a-0", 5)
-    other = Playbook(probing(table, clock)) << probe("b-0", 5) >> OK << wait(5)
+    hanging = Playbook(health.probing(table, clock)) << probe("a-0", 5)
+    other = Playbook(health.probing(table, clock)) << probe("b-0", 5) >> OK << wait(5)
     assert other >> after(clock, 5) << probe("b-0", 10) >> OK << wait(10)
     assert hanging >> TIMEOUT << probe("a-0", 10)
 
 
 def test_no_more_probes_than_the_bound_are_under_way(clock: ManualClock) -> None:
     table = table_of(clock, "a", "b", probes_max=1)
-    first = Playbook(probing(table, clock)) << probe("a-0", 5)
-    second = Playbook(probing(table, clock)) << wait(NEVER)
+    first = Playbook(health.probing(table, clock)) << probe("a-0", 5)
+    second = Playbook(health.probing(table, clock)) << wait(NEVER)
     first.close()
     assert second.woken == 1
     assert second >> None << probe("b-0", 5)
@@ -251,14 +251,14 @@ def test_no_more_probes_than_the_bound_are_under_way(clock: ManualClock) -> None
 
 def test_a_probe_says_which_model_and_whether_to_generate(clock: ManualClock) -> None:
     table = table_of(clock, "a=m", probe_generates=True)
-    loop = Playbook(probing(table, clock))
+    loop = Playbook(health.probing(table, clock))
     assert isinstance(loop.step, Probe)
     assert (loop.step.model, loop.step.generate) == ("m", True)
 
 
 def test_a_new_pool_is_probed_at_once_and_what_is_known_of_others_stays(clock: ManualClock) -> None:
     table = table_of(clock, "a", rise=1)
-    loop = Playbook(probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
+    loop = Playbook(health.probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
     table.publish(Catalog(pools("a", "b")), clock.now_s)
     assert loop.woken == 1
     assert loop >> None << probe("b-0", 5)
@@ -269,7 +269,7 @@ def test_what_is_gone_is_forgotten_also_while_its_probe_is_under_way(clock: Manu
     table = table_of(clock, "a", rise=1)
     told: list[Check] = []
     table.on_change = told.append
-    loop = Playbook(probing(table, clock)) << probe("a-0", 5)
+    loop = Playbook(health.probing(table, clock)) << probe("a-0", 5)
     table.publish(Catalog(()), clock.now_s)
     assert loop >> OK << wait(NEVER)
     assert told == []
@@ -279,7 +279,7 @@ def test_what_is_gone_is_forgotten_also_while_its_probe_is_under_way(clock: Manu
 
 def test_a_loop_that_is_closed_while_idle_is_woken_no_more(clock: ManualClock) -> None:
     table = table_of(clock, "a")
-    loop = Playbook(probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
+    loop = Playbook(health.probing(table, clock)) << probe("a-0", 5) >> OK << wait(5)
     loop.close()
     table.publish(Catalog(()), clock.now_s)
     assert loop.woken == 0
@@ -289,7 +289,7 @@ def test_every_change_is_told(clock: ManualClock) -> None:
     table = table_of(clock, "a", rise=2, fall=1)
     told: list[tuple[str, HealthState]] = []
     table.on_change = lambda check: told.append((check.frontend.name, check.health.state))
-    loop = Playbook(probing(table, clock))
+    loop = Playbook(health.probing(table, clock))
     for answer in (OK, OK, OK, REFUSED):
         assert isinstance(loop.step, Probe)
         loop >>= answer

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from router.core import switchover
 from router.core.config import ConfigError, RouterConfig, Selection
 from router.core.effects import Probe, Wait
 from router.core.health import ProbeAnswer, ProbeOutcome
@@ -19,7 +20,6 @@ from router.core.switchover import (
     SwitchConfig,
     SwitchEnd,
     SwitchRefusedError,
-    switching,
 )
 from tests.router.core.playbook import START_S, ManualClock, pools
 
@@ -40,7 +40,7 @@ class Drill:
         self.probed: list[float] = []
         self.bounds: list[float] = []
         self.woken = 0
-        self._rule = switching(self.switch, self.clock, lambda: self.in_flight)
+        self._rule = switchover.switching(self.switch, self.clock, lambda: self.in_flight)
         self.effect: Probe | Wait | None = None
         self.advance(None)
 
