@@ -34,6 +34,7 @@ STAGES = ROOT / ".make" / "mutants"
 EXPLANATIONS = Path(__file__).with_name("survivors.md")
 LEFT_OUT = (
     "test_mutants.py",  # makes mutants of its own
+    "test_control_mutants.py",  # the same
     "test_laws.py",  # draws worlds at random
     "test_equivalence.py",  # the same
     "test_budget_expectations.py",  # statistics over thousands of calls
