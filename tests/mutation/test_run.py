@@ -20,7 +20,7 @@ def source_of(module: str) -> str:
 def test_what_is_explained_is_still_in_the_code(row: Explanation) -> None:
     modules = sorted(path.stem for path in CORE.iterdir()) if row.where == "*" else [row.where.partition(".")[0]]
     assert any(all(part in source_of(module) for part in row.was.split("…")) for module in modules)
-    assert len(row.why) > 10
+    assert row.why
 
 
 def test_a_kind_of_mutant_is_one_place_one_text_and_what_becomes_of_it() -> None:
