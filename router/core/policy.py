@@ -116,7 +116,8 @@ class Policy:
         waiting = Waiting(request, group.model, min(request.until_s, now + self.config.patience_s))
         if not self.queue.join(waiting):
             return Reason.OVERLOADED
-        self._wake_idle_trials()
+        if group.all_benched():
+            self._wake_idle_trials()
         return waiting
 
     def woke(self, waiting: Waiting) -> Send | Waiting | Reason:

@@ -143,6 +143,13 @@ def _states(policy: Policy) -> list[tuple[str, FrontendState]]:
     return [(frontend.name, state) for frontend, state in policy.roster.states.items()]
 
 
+def test_requests_that_wait_for_room_wake_no_trial(clock: ManualClock) -> None:
+    policy = policy_of("a", clock=clock, config=RouterConfig(in_flight_max=1))
+    loop, first = trials(policy) << wait(NEVER), asked(policy) << send("a-0")
+    second = asked(policy) << wait(2)
+    assert (first.woken, second.woken, loop.woken) == (0, 0, 0)
+
+
 def test_a_refused_client_is_told_the_rest_of_the_cooldown_and_a_spread(policy: Policy, clock: ManualClock) -> None:
     bench(policy, "a-0")
     clock.now_s += 1
