@@ -3,6 +3,10 @@
 from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from router.core.budgets.kinds import check_budget
+from router.core.budgets.retry_budget import BudgetError
+from router.core.chain import WhenUnknown
+
 
 class ConfigError(ValueError):
     """A knob has an impossible value; the text names the knob and the remedy."""
@@ -98,6 +102,17 @@ class RouterConfig:
     cooldown_on_5xx: bool = True
     """Whether a status of 500 or above counts as a failure; 503 and 529 say "not now" and never do."""
 
+    chain_retries_max: int = 2
+    """Re-sends of one operation that all layers together may make; what the layers above report is counted."""
+    failover_spends: bool = False
+    """Whether a failover of the router's own counts as one of them, though it entered no queue."""
+    when_unknown: WhenUnknown = WhenUnknown.FORBID
+    """Whether a client is told not to retry what a pool may be running, or is left its own choice while the chain has
+    retries."""
+    failover_budget: str = "none"
+    """Extra limit on the router's own failovers: a kind, or kind:knob=value,... of fixed, token_bucket, window, envoy,
+    grpc, aws, aws-2026, adaptive, gateway_api."""
+
     slow_start_s: float = 10.0
     """Over so many seconds the share of a frontend that has returned rises from nothing to all; 0: at once."""
     trial_pause_s: float = 0.25
@@ -110,6 +125,10 @@ class RouterConfig:
     def __post_init__(self) -> None:
         for field in fields(self):
             self._check(field.name, getattr(self, field.name))
+        try:
+            check_budget(self.failover_budget)
+        except BudgetError as wrong:
+            raise ConfigError(f"failover_budget: {wrong}") from None
         if self.connect_slow_s > self.connect_timeout_s:
             raise ConfigError(
                 f"connect_slow_s must be at most connect_timeout_s ({self.connect_timeout_s:g}),"
@@ -139,4 +158,13 @@ class RouterConfig:
             raise ConfigError(f"{name} must be at least {0 if name in _MAY_BE_ZERO else 1}, got {value}")
 
 
-_MAY_BE_ZERO = frozenset(("connect_slow_s", "queue_max", "queue_bytes_max", "retry_after_spread_s", "slow_start_s"))
+_MAY_BE_ZERO = frozenset(
+    (
+        "chain_retries_max",
+        "connect_slow_s",
+        "queue_bytes_max",
+        "queue_max",
+        "retry_after_spread_s",
+        "slow_start_s",
+    )
+)

@@ -6,12 +6,14 @@
 | Relay | passes the pool's answer on | End |
 | Wait | sleeps until a time, or until it is woken | anything |
 | Connect | opens a connection in the background and closes it again | None, or the Cause that prevented it |
-| Probe | asks a frontend whether it is ready | "ok", or what came instead in a word |
+| Probe | asks a frontend whether it is ready | "ok", what came instead in a word, or the status that was not 200 |
+| Fetch | gets what a source tells: a list of pools, the time | what it is by its source, or Failed |
 """
 
 from collections.abc import Callable
 from enum import StrEnum
 
+from router.core.budgets.retry_budget import Call
 from router.core.cooldown import Verdict
 from router.core.delivery import Outcome
 from router.core.in_flight import Lease
@@ -24,10 +26,10 @@ class Request:
     """What the decisions must know of one client request.
 
     `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client asked for less time than
-    the router gives; `retries_left` is what the layers above have left for us, `body_bytes` what waits with it.
+    the router gives; `retries_left` is how many failovers the layers above leave us, `body_bytes` what waits with it.
     """
 
-    __slots__ = ("body_bytes", "deadline_lowered", "model", "retries_left", "session", "until_s")
+    __slots__ = ("body_bytes", "call", "deadline_lowered", "model", "retries_left", "session", "until_s")
 
     def __init__(
         self,
@@ -45,6 +47,8 @@ class Request:
         self.session = session
         self.body_bytes = body_bytes
         self.deadline_lowered = deadline_lowered
+        self.call: Call | None = None
+        """What a budget of failovers remembers of it; None: it has no send yet, or there is no such budget."""
 
 
 class Send:
@@ -54,7 +58,7 @@ class Send:
     and calls `lease.handed_over()` when the body slot is taken.
     """
 
-    __slots__ = ("_hang", "attempt", "connect_until_s", "lease", "outcome", "request", "until_s")
+    __slots__ = ("_hang", "attempt", "connect_until_s", "end", "lease", "outcome", "request", "until_s")
 
     def __init__(self, request: Request, lease: Lease, attempt: int, connect_until_s: float, hang: Verdict) -> None:
         self.request = request
@@ -65,6 +69,8 @@ class Send:
         self._hang = hang
         self.outcome: Outcome | None = None
         """How it ended, once that was observed."""
+        self.end: End | None = None
+        """How its answer ended, once that was passed on."""
 
     @property
     def hang(self) -> Verdict:
@@ -141,13 +147,43 @@ class Connect:
 
 
 class Probe:
-    """Effect: ask a frontend by `until_s` whether it is ready; never a user's request."""
+    """Effect: ask a frontend by `until_s` whether it is ready; never a user's request.
 
-    __slots__ = ("frontend", "until_s")
+    `model` is the one that it must list (empty: any); with `generate` it must also give one token of it.
+    """
 
-    def __init__(self, frontend: Frontend, until_s: float) -> None:
+    __slots__ = ("frontend", "generate", "model", "until_s")
+
+    def __init__(self, frontend: Frontend, until_s: float, *, model: str = "", generate: bool = False) -> None:
         self.frontend = frontend
         self.until_s = until_s
+        self.model = model
+        self.generate = generate
 
     def __repr__(self) -> str:
         return f"Probe({self.frontend.name})"
+
+
+class Fetch:
+    """Effect: get by `until_s` what a source tells, in one try that nobody repeats silently."""
+
+    __slots__ = ("source", "until_s")
+
+    def __init__(self, source: str, until_s: float) -> None:
+        self.source = source
+        self.until_s = until_s
+
+    def __repr__(self) -> str:
+        return f"Fetch({self.source})"
+
+
+class Failed:
+    """Answer to a Fetch that came to nothing; `why` says it in a few words."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"<Failed {self.why}>"

@@ -10,15 +10,18 @@
 Nothing here waits, and nothing here knows what the time is: clock and random source come from outside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from router.core.admission import WaitQueue
 from router.core.affinity import Key, Pins
+from router.core.budgets.kinds import budget_of
+from router.core.chain import ChainBudget
 from router.core.clock import Clock
 from router.core.config import RouterConfig, Selection
 from router.core.cooldown import Cooldown, Verdict, verdict_of
 from router.core.delivery import OWN_TIMEOUTS, Cause, Delivery, Outcome
 from router.core.effects import End, Request, Send, Wait, Waiting
+from router.core.failover_budget import FailoverBudget
 from router.core.in_flight import FrontendState, Ledger
 from router.core.primary import Primary
 from router.core.random_source import RandomSource
@@ -46,6 +49,8 @@ class Policy:
         self.queue = WaitQueue(config)
         self.primary = Primary(config, clock.monotonic()) if config.selection is Selection.PRIMARY_BACKUP else None
         self.roster = Roster(lambda: Cooldown(config), ready)
+        budget = budget_of(config.failover_budget, rng)
+        self.budget = None if budget is None else FailoverBudget(budget)
         self._rng = rng
         self._ledger = Ledger(clock, self._changed, in_flight_max=config.in_flight_max, slow_s=config.slow_s)
         self._pins = Pins(idle_s=config.session_idle_s, sessions_max=config.sessions_max)
@@ -81,6 +86,18 @@ class Policy:
     def in_flight(self) -> dict[str, int]:
         """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
         return self.roster.in_flight()
+
+    def chain_of(self, headers: Mapping[str, str]) -> ChainBudget:
+        """Read what the layers above have spent and left, from the headers of a request."""
+        config = self.config
+        chain = ChainBudget(
+            headers,
+            retries_max=config.chain_retries_max,
+            failover_spends=config.failover_spends,
+            when_unknown=config.when_unknown,
+        )
+        self.tally.headers_ignored.update(chain.ignored.keys())
+        return chain
 
     # ---- the rule
 
@@ -140,6 +157,7 @@ class Policy:
     def relayed(self, send: Send, end: End) -> None:
         """Learn from how an answer ended."""
         assert send.outcome is not None, "an answer was observed before it was passed on"
+        send.end = end
         if end is End.COMPLETE:
             verdict = verdict_of(send.outcome, hang=send.hang, on_5xx=self.config.cooldown_on_5xx)
             self._learn(send.lease.state, verdict, str(send.outcome.status))
@@ -160,6 +178,8 @@ class Policy:
         send.lease.release()
         if send.outcome is None:
             self.tally.send_ended(send.lease.frontend.pool, None)
+        if self.budget is not None:
+            self.budget.ended(send, self.clock.monotonic())
 
     def retry_after_s(self, model: str) -> float:
         """Seconds after which a refused client may find something usable, spread so that not all return at once."""
@@ -212,6 +232,8 @@ class Policy:
         config, left_s = self.config, request.until_s - now
         if attempt == 1:
             left_s /= 2  # the first connect leaves half of what is left, so that a failover still fits
+            if self.budget is not None:
+                self.budget.begins(request, now)
         if not lease.leads:
             return Send(request, lease, attempt, now + min(config.slow_s, left_s), Verdict.NEUTRAL)
         if left_s >= config.connect_timeout_s:
@@ -235,8 +257,13 @@ class Policy:
         now = self.clock.monotonic()
         if now >= send.request.until_s:
             return Reason.DEADLINE
-        group = self.roster.group_for(send.request.model)
-        return self._choose(send.request, group, now, tried=send.lease.frontend.pool) or Reason.NO_OTHER_POOL
+        group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
+        if self.budget is not None:
+            # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
+            others = self._without(self.usable.among(group.candidates, now), tried)
+            if others and not self.budget.allows(send.request, now):
+                return Reason.BUDGET
+        return self._choose(send.request, group, now, tried=tried) or Reason.NO_OTHER_POOL
 
     @staticmethod
     def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:

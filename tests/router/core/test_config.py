@@ -9,7 +9,14 @@ from router.core.config import ConfigError, RouterConfig
 
 TIMES = [field.name for field in fields(RouterConfig) if field.name.endswith(("_s", "_s_max"))]
 COUNTS = [field.name for field in fields(RouterConfig) if field.type is int]
-MAY_BE_ZERO = ["connect_slow_s", "retry_after_spread_s", "slow_start_s", "queue_max", "queue_bytes_max"]
+MAY_BE_ZERO = [
+    "chain_retries_max",
+    "connect_slow_s",
+    "retry_after_spread_s",
+    "slow_start_s",
+    "queue_max",
+    "queue_bytes_max",
+]
 
 
 def config(**knobs: Any) -> RouterConfig:
@@ -39,6 +46,11 @@ def test_a_count_must_not_be_negative(knob: str) -> None:
 def test_a_share_lies_between_nothing_and_all(value: float) -> None:
     with pytest.raises(ConfigError, match="cooldown_ratio must be a share above 0 and at most 1"):
         config(cooldown_ratio=value)
+
+
+def test_a_budget_must_be_one_that_exists() -> None:
+    with pytest.raises(ConfigError, match=r"^failover_budget: window has no knob 'ttl'; remedy: one of retry_ratio"):
+        config(failover_budget="window:ttl=3")
 
 
 def test_bounds_must_not_contradict_one_another() -> None:
