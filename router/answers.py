@@ -7,6 +7,7 @@ import msgspec
 from aiohttp import web
 
 from router import headers
+from router.core.chain import ChainBudget
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Delivery
 from router.core.forwarding import Reply
@@ -44,7 +45,7 @@ class Refused(Exception):
         self.message = message
 
 
-def error(code: Code, message: str, *, request_id: str | None = None) -> web.Response:
+def error(code: Code, message: str, chain: ChainBudget | None = None, *, request_id: str | None = None) -> web.Response:
     """Return an error answer; nothing was sent to a pool unless `delivery` is changed by the caller."""
     status = STATUS[code]
     kind = "invalid_request_error" if status < 500 else "server_error"
@@ -52,6 +53,8 @@ def error(code: Code, message: str, *, request_id: str | None = None) -> web.Res
     if request_id is not None:
         answer.headers[headers.REQUEST_ID] = request_id
     answer.headers[headers.DELIVERY] = Delivery.UNSENT
+    if chain is not None:
+        answer.headers.update(chain.headers_out(Delivery.UNSENT, sends=0))
     return answer
 
 
@@ -66,6 +69,7 @@ def refusal(
     attempts: Sequence[Attempt],
     config: RouterConfig,
     deadline_s: float,
+    chain: ChainBudget,
     *,
     model: str,
     request_id: str | None,
@@ -78,8 +82,8 @@ def refusal(
         own[headers.DELIVERY] = reply.outcome.delivery
         own[headers.POOL] = attempts[-1].send.lease.frontend.pool
     own[headers.ATTEMPTS] = str(reply.sends)
-    if own[headers.DELIVERY] == Delivery.UNKNOWN:
-        own[headers.SHOULD_RETRY] = "false"
+    delivery = Delivery.UNSENT if reply.outcome is None else reply.outcome.delivery
+    own.update(chain.headers_out(delivery, sends=reply.sends))
     if reply.retry_after_s is not None:
         own["Retry-After"] = str(max(1, math.ceil(reply.retry_after_s)))
     return answer

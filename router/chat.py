@@ -57,13 +57,16 @@ class Chat:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         name = request.headers.get(headers.REQUEST_ID) or f"unnamed-{next(self._unnamed)}"
-        talk = Talk(request, started_s=self._clock.monotonic(), request_id=name)
+        chain = self._policy.chain_of(request.headers)
+        talk = Talk(request, chain, started_s=self._clock.monotonic(), request_id=name)
+        if chain.ignored:
+            self._journal.headers_ignored(talk)
         try:
             asked = await self._admit(talk)
         except Refused as refused:
             self._policy.tally.request_ended(refused.code, 0)
             self._journal.refused(talk, refused.code, refused.message)
-            return error(refused.code, refused.message, request_id=talk.clients_id)
+            return error(refused.code, refused.message, chain, request_id=talk.clients_id)
         except BaseException:
             self._policy.tally.request_ended(CLIENT_LEFT, 0)
             raise
@@ -76,7 +79,7 @@ class Chat:
             raise Refused(
                 Code.LOOP_DETECTED, "The request has been here before: a pool's URL leads back to the router."
             )
-        talk.deadline_s = intake.deadline_of(request, self._policy.config.deadline_s)
+        talk.deadline_s = intake.deadline_of(talk.chain, self._policy.config.deadline_s)
         until_s = talk.started_s + talk.deadline_s
         intake.check_head(request, self._body_bytes_max)
         body = await intake.read_body(request, bytes_max=self._body_bytes_max, until_s=until_s, clock=self._clock)
@@ -87,6 +90,7 @@ class Chat:
         return Request(
             talk.model,
             until_s,
+            retries_left=talk.chain.failovers_left,
             session=request.headers.get(rules.session_header),
             body_bytes=len(body),
             deadline_lowered=talk.deadline_s < rules.deadline_s,
@@ -107,7 +111,9 @@ class Chat:
             raise
         if reply.code is not None:
             config, deadline_s = self._policy.config, talk.deadline_s
-            return refusal(reply, talk.attempts, config, deadline_s, model=talk.model, request_id=talk.clients_id)
+            return refusal(
+                reply, talk.attempts, config, deadline_s, talk.chain, model=talk.model, request_id=talk.clients_id
+            )
         assert talk.out is not None
         if reply.end is not End.COMPLETE:
             break_off(talk.request, talk.out)
@@ -190,6 +196,8 @@ def _head_of(attempt: Attempt, talk: Talk) -> web.StreamResponse:
     own[headers.DELIVERY] = Delivery.ANSWERED
     own[headers.POOL] = attempt.send.lease.frontend.pool
     own[headers.ATTEMPTS] = str(attempt.send.attempt)
+    failed = response.status >= 400
+    own.update(talk.chain.headers_out(Delivery.ANSWERED, sends=attempt.send.attempt, failed=failed))
     if talk.clients_id is not None:
         own.setdefault(headers.REQUEST_ID, talk.clients_id)
     return out

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 
 from multidict import CIMultiDict
 
+from router.core import chain
+
 HOP_BY_HOP = frozenset(
     (
         "connection",
@@ -24,8 +26,7 @@ OPERATION_ID = "x-pooldrill-operation-id"
 DELIVERY = "x-pooldrill-delivery"
 POOL = "x-pooldrill-pool"
 ATTEMPTS = "x-pooldrill-attempts"
-DEADLINE_MS = "x-pooldrill-deadline-ms"
-SHOULD_RETRY = "x-should-retry"
+DEADLINE_MS = chain.DEADLINE_MS
 
 _NOT_TO_POOL = HOP_BY_HOP | {"content-length", "expect", "host"}
 

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from router import headers
 from router.answers import Refused
+from router.core.chain import ChainBudget
 from router.core.clock import Clock
 from router.core.refusal import Code
 
@@ -35,14 +36,12 @@ def model_of(body: bytes) -> str:
     return model
 
 
-def deadline_of(request: web.BaseRequest, deadline_s: float) -> float:
-    """Return the seconds this request may take: the router's deadline, or less if the client asks so."""
-    asked = request.headers.get(headers.DEADLINE_MS)
-    if asked is None:
-        return deadline_s
-    if not (asked.isascii() and asked.isdecimal()):
-        raise Refused(Code.BAD_REQUEST, f"{headers.DEADLINE_MS} must be a whole number of milliseconds, got {asked!r}.")
-    return min(deadline_s, int(asked) / 1000)
+def deadline_of(chain: ChainBudget, deadline_s: float) -> float:
+    """Return the seconds this request may take: the router's deadline, or less if nobody waits as long."""
+    if headers.DEADLINE_MS in chain.ignored:
+        wrong = chain.ignored[headers.DEADLINE_MS]
+        raise Refused(Code.BAD_REQUEST, f"{headers.DEADLINE_MS} must be a whole number of milliseconds; {wrong}.")
+    return min(deadline_s, chain.within_s)
 
 
 def check_head(request: web.BaseRequest, bytes_max: int) -> None:

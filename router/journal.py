@@ -36,6 +36,10 @@ class Journal:
         """Tell of a request that was answered by the router without any send."""
         self._events.write("request_refused", **_ids(talk), code=code, reason=reason)
 
+    def headers_ignored(self, talk: Talk) -> None:
+        """Tell of headers about the chain that could not be read, and why."""
+        self._events.write("headers_ignored", **_ids(talk), headers=talk.chain.ignored)
+
     def standing(self, state: FrontendState) -> None:
         """Tell that a frontend was benched or has returned, and why."""
         cooldown = state.cooldown

@@ -78,6 +78,10 @@ class Metrics(Collector):
             in_flight.add_metric((pool,), load)
         yield in_flight
         yield self._cooldowns()
+        if self._policy.budget is not None:
+            balance = self._policy.budget.balance(self._policy.clock.monotonic())
+            help_text = "What is left of the budget of failovers, in the unit of its kind."
+            yield GaugeMetricFamily(f"{self._prefix}_budget_balance", help_text, value=balance)
         yield HistogramMetricFamily(
             f"{self._prefix}_first_byte_seconds",
             "From a request's arrival to the first byte of its answer's body.",

@@ -5,6 +5,7 @@ from multidict import CIMultiDict
 
 from router import headers
 from router.body import BodySlot
+from router.core.chain import ChainBudget
 from router.upstream import Attempt
 
 
@@ -14,10 +15,23 @@ class Talk:
     `request_id` is the client's x-request-id, else a name of our own that never leaves the logs.
     """
 
-    __slots__ = ("attempts", "deadline_s", "headers", "model", "out", "request", "request_id", "slot", "started_s")
+    __slots__ = (
+        "attempts",
+        "chain",
+        "deadline_s",
+        "headers",
+        "model",
+        "out",
+        "request",
+        "request_id",
+        "slot",
+        "started_s",
+    )
 
-    def __init__(self, request: web.BaseRequest, *, started_s: float, request_id: str) -> None:
+    def __init__(self, request: web.BaseRequest, chain: ChainBudget, *, started_s: float, request_id: str) -> None:
         self.request = request
+        self.chain = chain
+        """What the layers above have left."""
         self.request_id = request_id
         self.started_s = started_s
         self.deadline_s = 0.0

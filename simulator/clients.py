@@ -4,11 +4,12 @@ Open loop: every operation is a process of its own, begun at its intended time w
 """
 
 import hashlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import simpy
 
+from router.core.chain import STAINLESS_READ_TIMEOUT, STAINLESS_RETRY_COUNT
 from scenarios.plan import Planned
 from scenarios.record import Operation, Request, RequestEnd
 from scenarios.spec import Load
@@ -64,7 +65,8 @@ class Clients:
         draws = stream(self._seed, f"sdk/{operation_id}")
         taken = 0
         while True:
-            exchange = _Exchange(self._env, Chat(operation_id, f"{operation_id}-r{taken}", load.model, load.stream))
+            request_id, headers = f"{operation_id}-r{taken}", _headers(load, taken)
+            exchange = _Exchange(self._env, Chat(operation_id, request_id, load.model, load.stream, headers))
             yield from exchange.run(Connection(self._env, self._timers), load, self._server)
             self._journal.requests.append(exchange.row(taken))
             sleep_s = schedule.sleep_before_retry_s(exchange.result, retries_taken=taken, draws=draws)
@@ -186,6 +188,13 @@ class _Exchange:
             pool=head.pool,
             sends=head.sends,
         )
+
+
+def _headers(load: Load, retries_taken: int) -> Mapping[str, str]:
+    """Return what a client tells of itself: the SDK counts its retries and names its time-out, the raw one nothing."""
+    if load.client == "raw":
+        return {}
+    return {STAINLESS_RETRY_COUNT: str(retries_taken), STAINLESS_READ_TIMEOUT: str(load.timeout_s)}
 
 
 def _raised(exchange: _Exchange, load: Load) -> str:

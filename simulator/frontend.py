@@ -1,6 +1,7 @@
 """A fake frontend of a pool in the model, with the behaviour and the text of the real one."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import simpy
@@ -19,6 +20,8 @@ class Chat(NamedTuple):
     request_id: str
     model: str
     stream: bool
+    headers: Mapping[str, str] = MappingProxyType({})
+    """What its client tells of retries and time-outs."""
 
 
 class Drops:

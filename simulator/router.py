@@ -11,6 +11,7 @@ from typing import Any, assert_never
 
 import simpy
 
+from router.core.chain import SHOULD_RETRY, ChainBudget
 from router.core.delivery import BLAME, Cause, Delivery, Outcome
 from router.core.effects import End, Relay, Request, Send, Waiting
 from router.core.forwarding import Effect, Forwarding, Reply, forward
@@ -64,11 +65,19 @@ class _Handling:
         self._chat = chat
         self._sending: _Sending | None = None
         self._pool: str | None = None
+        self._chain = ChainBudget({})
 
     def run(self) -> Generator[simpy.Event, Any, None]:
         """Forward the request and answer its client, unless it leaves."""
         policy = self._router.policy
-        request = Request(self._chat.model, self._env.now + policy.config.deadline_s)
+        self._chain = chain = policy.chain_of(self._chat.headers)
+        deadline_s = min(policy.config.deadline_s, chain.within_s)
+        request = Request(
+            self._chat.model,
+            self._env.now + deadline_s,
+            retries_left=chain.failovers_left,
+            deadline_lowered=deadline_s < policy.config.deadline_s,
+        )
         try:
             with contextlib.closing(forward(policy, request)) as rule:
                 reply = yield from self._drive(rule)
@@ -125,7 +134,15 @@ class _Handling:
         assert sending is not None
         assert sending.connection is not None
         assert sending.status is not None
-        head = Head(sending.status, delivery=str(Delivery.ANSWERED), pool=self._pool, sends=sending.send.attempt)
+        head = Head(
+            sending.status,
+            delivery=str(Delivery.ANSWERED),
+            pool=self._pool,
+            sends=sending.send.attempt,
+            should_retry=self._should_retry(
+                Delivery.ANSWERED, sends=sending.send.attempt, failed=sending.status >= 400
+            ),
+        )
         self._client.say(head)
         idle_s = self._router.policy.config.idle_timeout_s
         while isinstance(piece := (yield from sending.connection.receive(self._env.now + idle_s)), bytes):
@@ -151,10 +168,15 @@ class _Handling:
             sends=reply.sends,
             # The header has whole seconds, and never 0, which an SDK takes for nothing.
             retry_after_s=None if reply.retry_after_s is None else max(1.0, math.ceil(reply.retry_after_s)),
-            should_retry=False if delivery is Delivery.UNKNOWN else None,
+            should_retry=self._should_retry(delivery, sends=reply.sends, failed=True),
         )
         self._client.say(head)
         self._client.close(Close.WHOLE)
+
+    def _should_retry(self, delivery: Delivery, *, sends: int, failed: bool) -> bool | None:
+        """Return what the client is told of retries; None: nothing."""
+        told = dict(self._chain.headers_out(delivery, sends=sends, failed=failed))
+        return False if SHOULD_RETRY in told else None
 
     def _end_send(self, cause: Cause | None) -> Outcome:
         """Close the send's connection, write the send down, and return its outcome; `cause` None: all went well."""

@@ -1,22 +1,55 @@
-"""What the README promises is there: its scenario loads, its verbs and files exist."""
+"""What the README promises is there: its scenario runs, its verbs and files exist."""
 
 import re
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
 from pooldrill import VERBS
+from scenarios.agreement import agreement_for
+from scenarios.checks import checks_for, judge
 from scenarios.load import load
+from scenarios.plan import plan
+from simulator.run import run
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_scenario_of_the_readme_is_a_scenario(tmp_path: Path) -> None:
+@pytest.fixture
+def scenario(tmp_path: Path) -> Path:
+    """The scenario that the README shows, as a file."""
     block = re.search(r'^    name = "(\w+)".*?(?=^\S)', README, re.MULTILINE | re.DOTALL)
     assert block is not None
     file = tmp_path / f"{block[1]}.toml"
     file.write_text(textwrap.dedent(block[0]).split("\n.venv/")[0], encoding="utf-8")
-    assert load(str(file)).name == block[1]
+    return file
+
+
+def test_the_scenario_of_the_readme_passes_in_the_model(scenario: Path, tmp_path: Path) -> None:
+    verdicts = judge(run(load(scenario), tmp_path))
+    assert {name: verdict.detail for name, verdict in verdicts.items() if not verdict.passed} == {}
+
+
+def test_no_arrival_of_the_readme_is_at_a_fault_edge(scenario: Path) -> None:
+    """There, whether a request meets the fault would be chance."""
+    shown = load(scenario)
+    edges = [at_s for fault in shown.faults for at_s in (fault.inject_s, fault.clear_s)]
+    assert min(abs(operation.t_s - at_s) for operation in plan(shown) for at_s in edges) > 0.04
+
+
+def test_the_scenario_of_the_readme_from_end_to_end(scenario: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "pooldrill", "compare", str(scenario), "--out", str(out)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    checks = 2 * len(checks_for(load(scenario))) + len(agreement_for(load(scenario)))
+    assert f"PASS: all {checks} checks passed" in ran.stdout
+    names = {path.name for path in out.iterdir()}
+    assert {f"{scenario.stem}.{end}" for end in ("real.jsonl", "simulated.jsonl", "html")} <= names
 
 
 def test_the_verbs_of_the_readme_are_the_verbs_there_are() -> None:

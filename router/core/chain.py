@@ -6,6 +6,8 @@ Laws
 3. Our own failover of an UNSENT request entered no queue and spends nothing, unless `failover_spends`.
 4. The layers above are told not to retry when a pool may be running the request, and when nothing is left; what a pool
    says in x-should-retry can only be lowered to false.
+5. An SDK that gives up by itself sends again whatever runs; so our answer, with its no, comes a little earlier: by a
+   twentieth of its patience, at most 0.25 s.
 
 | header | what it reports |
 | --- | --- |
@@ -38,7 +40,7 @@ READ = (
 )  # fmt: skip
 """Every header that is read."""
 
-_DIGITS_MAX = 9
+_DIGITS_MAX = 15
 """Longer numbers are no counts of anything."""
 
 
@@ -126,7 +128,7 @@ def _read(name: str, value: str) -> tuple[int, float, float]:
         case "x-pooldrill-deadline-ms":
             return 0, endless, _count(value) / 1000
         case "x-stainless-read-timeout":
-            return 0, endless, _seconds(value)
+            return 0, endless, _answered_before(_seconds(value))
         case _:
             attempt, attempts_max = _amz(value)
             return attempt - 1, attempts_max - attempt, endless
@@ -148,6 +150,11 @@ def _attempt(value: str) -> int:
 def _seconds(value: str) -> float:
     whole, _, fraction = value.partition(".")
     return _count(whole) + (_count(fraction) / 10 ** len(fraction) if fraction else 0.0)
+
+
+def _answered_before(silence_s: float) -> float:
+    """Return the seconds within which to answer, so that the answer is there before the SDK gives up."""
+    return silence_s - min(0.25, silence_s / 20)
 
 
 def _amz(value: str) -> tuple[int, float]:

@@ -10,11 +10,12 @@
 Nothing here waits, and nothing here knows what the time is: clock and random source come from outside.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from router.core.admission import WaitQueue
 from router.core.affinity import Key, Pins
 from router.core.budgets.kinds import budget_of
+from router.core.chain import ChainBudget
 from router.core.clock import Clock
 from router.core.config import RouterConfig, Selection
 from router.core.cooldown import Cooldown, Verdict, verdict_of
@@ -85,6 +86,18 @@ class Policy:
     def in_flight(self) -> dict[str, int]:
         """Leases held now, by pool; a pool that is gone is listed until its last send has ended."""
         return self.roster.in_flight()
+
+    def chain_of(self, headers: Mapping[str, str]) -> ChainBudget:
+        """Read what the layers above have spent and left, from the headers of a request."""
+        config = self.config
+        chain = ChainBudget(
+            headers,
+            retries_max=config.chain_retries_max,
+            failover_spends=config.failover_spends,
+            when_unknown=config.when_unknown,
+        )
+        self.tally.headers_ignored.update(chain.ignored.keys())
+        return chain
 
     # ---- the rule
 

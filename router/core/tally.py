@@ -15,7 +15,7 @@ NO_RESPONSE = "no_response"
 class Tally:
     """Counters with the labels of the metrics that show them."""
 
-    __slots__ = ("client_requests", "failovers", "failovers_refused", "sends")
+    __slots__ = ("client_requests", "failovers", "failovers_refused", "headers_ignored", "sends")
 
     def __init__(self) -> None:
         self.sends: Counter[tuple[str, str]] = Counter()
@@ -26,6 +26,8 @@ class Tally:
         """(from pool, to pool) -> second sends."""
         self.failovers_refused: Counter[str] = Counter()
         """Reason -> failed sends that were not followed by another."""
+        self.headers_ignored: Counter[str] = Counter()
+        """Name of a header about the chain -> requests where it could not be read."""
 
     def send_ended(self, pool: str, outcome: Outcome | None) -> None:
         """Count a send at its own pool; None: the client left before it had an outcome."""

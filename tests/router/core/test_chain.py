@@ -55,18 +55,18 @@ def test_every_resend_that_is_reported_counts_one(headers: dict[str, str], spent
     [
         ({}, float("inf")),
         ({"x_pooldrill_deadline_ms": "1500"}, 1.5),
-        ({"x_stainless_read_timeout": "600"}, 600.0),
-        ({"x_stainless_read_timeout": "600.0"}, 600.0),
-        ({"x_stainless_read_timeout": "0.25"}, 0.25),
-        ({"x_stainless_read_timeout": "2.", "x_pooldrill_deadline_ms": "3000"}, 2.0),
-        ({"x_stainless_read_timeout": "4", "x_pooldrill_deadline_ms": "3000"}, 3.0),
+        ({"x_stainless_read_timeout": "600"}, 599.75),
+        ({"x_stainless_read_timeout": "600.0"}, 599.75),
+        ({"x_stainless_read_timeout": "0.5"}, 0.475),
+        ({"x_stainless_read_timeout": "2.", "x_pooldrill_deadline_ms": "3000"}, 1.9),
+        ({"x_stainless_read_timeout": "4.0", "x_pooldrill_deadline_ms": "3000"}, 3.0),
     ],
 )
 def test_the_shortest_time_that_anybody_waits_counts(headers: dict[str, str], within_s: float) -> None:
     assert chain(**headers).within_s == within_s
 
 
-GARBAGE = ("", " ", "-1", "+1", "1.5.", "1e3", "one", "\u0661", "1,2", "0x1", "1_0", "9999999999", "nan", "inf")
+GARBAGE = ("", " ", "-1", "+1", "1.5.", "1e3", "one", "\u0661", "1,2", "0x1", "1_0", "9" * 16, "nan", "inf")
 
 
 @pytest.mark.parametrize("name", READ)
@@ -83,10 +83,10 @@ def test_garbage_changes_nothing_and_is_named(name: str, value: str) -> None:
         ({"x_envoy_attempt_count": "0"}, "attempts count from 1"),
         ({"amz_sdk_request": "max=3"}, "'max=3' has no attempt=N"),
         ({"amz_sdk_request": "attempt=0"}, "attempts count from 1"),
-        ({"amz_sdk_request": "attempt=1; max=many"}, "'many' is not a whole number of at most 9 digits"),
+        ({"amz_sdk_request": "attempt=1; max=many"}, "'many' is not a whole number of at most 15 digits"),
         ({"amz_sdk_request": "attempt=1; max=0"}, "attempts count from 1"),
-        ({"x_stainless_retry_count": "x" * 100}, f"{'x' * 40!r} is not a whole number of at most 9 digits"),
-        ({"x_stainless_read_timeout": "1.x"}, "'x' is not a whole number of at most 9 digits"),
+        ({"x_stainless_retry_count": "x" * 100}, f"{'x' * 40!r} is not a whole number of at most 15 digits"),
+        ({"x_stainless_read_timeout": "1.x"}, "'x' is not a whole number of at most 15 digits"),
     ],
 )
 def test_it_is_said_why_a_header_is_ignored(headers: dict[str, str], why: str) -> None:
