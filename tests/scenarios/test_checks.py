@@ -166,6 +166,54 @@ FALSIFIED: list[tuple[str, str, Callable[[Record], Record], str]] = [
         "the send log says east answered op-0-0-r0, which it never received",
     ),
     (
+        "delivery_follows_slot", REFUSED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unsent", slot_taken=True),
+        "op-1-0-r0 attempt 1 at east took the slot and no status came, but is called unsent",
+    ),
+    (
+        "delivery_follows_slot", DROPPED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unknown", slot_taken=False),
+        "op-1-0-r0 attempt 1 at east never took the slot and no status came, but is called unknown",
+    ),
+    (
+        "delivery_follows_slot", REFUSED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "answered", slot_taken=False),
+        "op-0-0-r0 attempt 1 at east never took the slot and status 200 came, but is called answered",
+    ),
+    (
+        "delivery_follows_slot", DROPPED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unknown", delivery="answered"),
+        "took the slot and no status came, but is called answered",
+    ),
+    (
+        "claims_match_sends", DROPPED,
+        lambda r: changed(r, Request, lambda request: request.delivery == "unknown", delivery="unsent"),
+        "op-1-0-r0 was told delivery unsent, the send log says unknown; "
+        "op-1-0-r0 was told unsent, but east received it whole",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: changed(r, Request, lambda request: request.pool == "west", pool="east"),
+        "op-0-1-r0 was told pool east, the send log says west; "
+        "op-0-1-r0 was told an answer of east, which never received it",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: changed(r, Request, lambda request: request.sends == 2, sends=1),
+        "op-1-0-r0 was told sends 1, the send log says 2",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: without(r, Send, lambda send: send.request_id == "op-0-0-r0"),
+        "op-0-0-r0 was told delivery answered, the send log says unsent; "
+        "op-0-0-r0 was told pool east, the send log says none; op-0-0-r0 was told sends 1, the send log says none",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: without(r, PoolEvent, lambda event: event.request_id == "op-0-0-r0"),
+        "op-0-0-r0 was told an answer of east, which never received it",
+    ),
+    (
         "bytes_unaltered", CUT,
         lambda r: changed(r, Request, is_break, sha256_down="0" * 64),
         "op-1-1-r0 got 950 bytes that no pool said",
@@ -301,6 +349,10 @@ def test_an_empty_record_is_undecided_or_wrong(check: str) -> None:
         ("only_issued_ids", PoolEvent),
         ("sends_match_pools", Send),
         ("sends_match_pools", PoolEvent),
+        ("delivery_follows_slot", Send),
+        ("claims_match_sends", Request),
+        ("claims_match_sends", Send),
+        ("claims_match_sends", PoolEvent),
         ("bytes_unaltered", Request),
         ("metrics_add_up", Metric),
         ("every_byte_before_break", Request),
@@ -327,6 +379,16 @@ def test_an_early_reading_of_in_flight_decides_nothing() -> None:
 
 def test_answers_that_were_not_hashed_decide_nothing() -> None:
     assert CHECKS["bytes_unaltered"](changed(modelled(CUT), Request, is_break, sha256_down=None)).state == "undecided"
+
+
+def test_a_router_that_claims_nothing_is_not_believed() -> None:
+    verdict = CHECKS["claims_match_sends"](changed(modelled(REFUSED), Request, is_whole, delivery=None, pool=None))
+    assert (verdict.state, verdict.detail) == ("undecided", "the router's headers told nothing of op-0-0-r0")
+
+
+def test_who_got_no_status_was_told_nothing() -> None:
+    silent = changed(modelled(REFUSED), Request, is_whole, status=None, end="timeout", delivery=None)
+    assert CHECKS["claims_match_sends"](silent).passed
 
 
 def test_probes_of_the_harness_go_past_the_router() -> None:
