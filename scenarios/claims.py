@@ -75,6 +75,6 @@ def _against_pools(record: Record) -> Iterator[str]:
     for request in filter(_claims, record.requests):
         received = bodies[request.request_id]
         if request.delivery == "unsent" and received:
-            yield f"{request.request_id} was told unsent, but {named(sorted(received))} received it whole"
+            yield f"{request.request_id} was told unsent, but {named(sorted(received))} received it"
         if request.delivery == "answered" and request.pool is not None and request.pool not in received:
             yield f"{request.request_id} was told an answer of {request.pool}, which never received it"
