@@ -7,6 +7,7 @@ another one's address.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 import sys
@@ -89,9 +90,11 @@ async def running(
 ) -> AsyncIterator[Cast]:
     """Start the whole cast; inside everybody is ready, afterwards nobody is left.
 
-    `log_dir` is emptied first. Raises, perhaps in a group, CastError, ProcessError, PortError or ToxiproxyError.
+    `log_dir` is emptied first: it must be this run's alone. Raises, perhaps in a group, CastError, ProcessError,
+    PortError or ToxiproxyError; OSError where `log_dir` cannot be emptied, since old rows would count as new ones.
     """
-    shutil.rmtree(log_dir, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(log_dir)
     async with AsyncExitStack() as stack:
         ports = stack.enter_context(PortReservations())
         # No idle connection of the harness may be what a router waits for before it ends.

@@ -9,8 +9,9 @@ from typing import ClassVar
 
 import msgspec
 
+from chaos.claim import claim
 from chaos.performance import Performance
-from chaos.provision import ensure_server
+from chaos.provision import Server, ensure_server
 from chaos.routers import reference
 from chaos.slots import slot
 from scenarios.record import Record, record_path, write
@@ -32,14 +33,19 @@ def run(scenario: Scenario, out: Path, *, router_command: Sequence[str] | None =
     """Run a scenario for real, write its record to OUT/NAME.real.jsonl, and return it. For the main thread.
 
     `router_command` begins the argv of another router, one that takes the reference router's options. The logs of all
-    processes stay in OUT/NAME.real.logs. Raises BusyError (its last record is written, marked invalid), OSError where
-    `out` cannot be written, and errors of the parts; those carry an `exit_code`.
+    processes stay in OUT/NAME.real.logs. Raises BusyError (its last record is written, marked invalid), ClaimError
+    where another run writes to the same place, OSError where `out` cannot be written, and errors of the parts; all but
+    OSError carry an `exit_code`.
     """
     server = ensure_server()
+    path = record_path(out, scenario.name, "real")
+    with claim(path.with_suffix("")):
+        return _run(scenario, path, server, router_command)
+
+
+def _run(scenario: Scenario, path: Path, server: Server, router_command: Sequence[str] | None) -> Record:
     command = tuple(reference.COMMAND if router_command is None else router_command)
     router = "reference" if router_command is None else shlex.join(command)
-    path = record_path(out, scenario.name, "real")
-    path.parent.mkdir(parents=True, exist_ok=True)
     for _ in range(1 + BUSY_RETRIES_MAX):
         with slot(), _first_error():
             record = asyncio.run(Performance(scenario, path.with_suffix(".logs"), router).run(server, command))

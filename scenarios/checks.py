@@ -5,7 +5,7 @@ A check reads one record and says pass, fail or undecided, with what it found. E
 
 from collections.abc import Callable
 
-from scenarios import accounts, expectations, laws
+from scenarios import accounts, claims, expectations, laws
 from scenarios.record import Record
 from scenarios.spec import Scenario
 from scenarios.verdict import State, Verdict, undecided
@@ -26,6 +26,8 @@ CHECKS: dict[str, Check] = {
         laws.in_flight_zero,
         accounts.only_issued_ids,
         accounts.sends_match_pools,
+        claims.delivery_follows_slot,
+        claims.claims_match_sends,
         accounts.bytes_unaltered,
         accounts.metrics_add_up,
         expectations.faults_fired,

@@ -6,24 +6,39 @@ from collections.abc import Iterator
 from scenarios.laws import NO_POOL_EVENTS, NO_REQUESTS, NO_SENDS
 from scenarios.record import Fault, Record, Request
 from scenarios.rules import bounds
+from scenarios.spec import EXACT_MARGIN_S, Scenario
 from scenarios.spec import Fault as PlannedFault
 from scenarios.verdict import Verdict, named, undecided, verdict_of
 
+EDGE_OFF_MAX_S = 1.0
+"""How far from its plan a fault may come or go where the scenario is not exact."""
+
 
 def faults_fired(record: Record) -> Verdict:
-    """Every planned fault was on (proved), met at least one request, and was taken away again (proved)."""
+    """Every planned fault, and no other, was on and off about when it should (proved), and met at least one request."""
     if not record.scenario.faults:
         return undecided("the scenario plans no fault")
-    wrong, met = [], []
+    wrong, met = list(_unplanned(record)), []
     for planned in record.scenario.faults:
         name = f"{planned.kind} at {planned.pool}"
         fault = _made(record, planned)
-        problem = "was never made" if fault is None else _unproved(fault)
+        problem = "was never made" if fault is None else _unproved(fault) or _off_time(record.scenario, fault)
         hits = [] if fault is None or problem else _hit(record, fault)
         if problem or not hits:
             wrong.append(f"{name} {problem or 'was on, but no request met it'}")
         met.append(f"{name} met {len(hits)} requests")
     return verdict_of(wrong, named(met, "; "))
+
+
+def _unplanned(record: Record) -> Iterator[str]:
+    """Tell of rows that no planned fault accounts for: there should be one each."""
+    planned = Counter((fault.kind, fault.pool, fault.inject_s) for fault in record.scenario.faults)
+    made = Counter((fault.name, fault.target, fault.planned_inject) for fault in record.faults)
+    for (kind, pool, inject_s), count in made.items():
+        if (kind, pool, inject_s) not in planned:
+            yield f"{kind} at {pool} was made, but not planned for {inject_s:g} s"
+        elif count > 1:
+            yield f"{kind} at {pool} was made {count} times"
 
 
 def _made(record: Record, planned: PlannedFault) -> Fault | None:
@@ -32,10 +47,20 @@ def _made(record: Record, planned: PlannedFault) -> Fault | None:
 
 
 def _unproved(fault: Fault) -> str:
-    if fault.t_inject is None or not fault.proved:
+    if fault.t_inject is None or not fault.proved or not fault.proof:
         return f"was not proved to be on ({fault.proof or 'no proof'})"
-    if fault.t_clear is None or not fault.cleared:
+    if fault.t_clear is None or not fault.cleared or not fault.cleared_proof:
         return f"was not proved to be cleared ({fault.cleared_proof or 'no proof'})"
+    return ""
+
+
+def _off_time(scenario: Scenario, fault: Fault) -> str:
+    """Say which edge was too far from its plan for the scenario to be what it says; empty if none was."""
+    allowed_s = EXACT_MARGIN_S if scenario.exact else EDGE_OFF_MAX_S
+    edges = {"on": (fault.t_inject, fault.planned_inject), "cleared": (fault.t_clear, fault.planned_clear)}
+    for edge, (at_s, planned_s) in edges.items():
+        if at_s is not None and abs(at_s - planned_s) > allowed_s:
+            return f"was {edge} at {at_s:.3f} s, planned for {planned_s:g} s, allowed are {allowed_s:g} s"
     return ""
 
 

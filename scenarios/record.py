@@ -5,6 +5,7 @@ seed. Times are seconds since the run's start on the monotonic clock. The oracle
 saw (`PoolEvent`), never what a router says of itself (`Send`).
 """
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -217,10 +218,10 @@ class Record:
 
 
 def write(record: Record, path: Path) -> None:
-    """Write a record as JSON Lines, whole or not at all."""
+    """Write a record as JSON Lines, whole or not at all, whoever else writes to the same path."""
     encoder = msgspec.json.Encoder()
     lines = [encoder.encode(record.meta), *(encoder.encode(row) for row in record.rows)]
-    partial = path.with_name(path.name + ".partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     path.parent.mkdir(parents=True, exist_ok=True)
     partial.write_bytes(b"\n".join(lines) + b"\n")
     partial.replace(path)

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from chaos import drill, performance
+from chaos.claim import ClaimError, claim
 from chaos.processes import ProcessError
 from scenarios.checks import judge
 from scenarios.load import CATALOG, parse
@@ -165,6 +166,22 @@ class TestBadRouters:
     def test_another_router_is_named_in_the_record(self, tmp_path: Path) -> None:
         command = [sys.executable, "-m", "router"]
         assert drill.run(short(), tmp_path, router_command=command).meta.router.endswith("python -m router")
+
+
+class TestOnePlaceOneRun:
+    def test_a_second_run_is_refused_before_it_touches_the_first_ones_logs(self, tmp_path: Path) -> None:
+        logs = tmp_path / "short.real.logs"
+        logs.mkdir()
+        (logs / "router.log").write_text("the first run's\n")
+        with claim(tmp_path / "short.real"), pytest.raises(ClaimError, match="remedy: --out ELSEWHERE"):
+            drill.run(short(), tmp_path)
+        assert [path.read_text() for path in logs.iterdir()] == ["the first run's\n"]
+        assert not (tmp_path / "short.real.jsonl").exists()
+
+    def test_logs_of_an_earlier_run_that_cannot_be_cleared_are_an_error(self, tmp_path: Path) -> None:
+        (tmp_path / "short.real.logs").write_text("a file where a directory should be")
+        with pytest.raises(NotADirectoryError):
+            drill.run(short(), tmp_path)
 
 
 class TestBusyMachine:

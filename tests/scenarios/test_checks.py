@@ -166,6 +166,51 @@ FALSIFIED: list[tuple[str, str, Callable[[Record], Record], str]] = [
         "the send log says east answered op-0-0-r0, which it never received",
     ),
     (
+        "delivery_follows_slot", REFUSED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unsent", slot_taken=True),
+        "op-1-0-r0 attempt 1 at east took the slot and no status came, but is called unsent",
+    ),
+    (
+        "delivery_follows_slot", DROPPED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unknown", slot_taken=False),
+        "op-1-0-r0 attempt 1 at east never took the slot and no status came, but is called unknown",
+    ),
+    (
+        "delivery_follows_slot", REFUSED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "answered", slot_taken=False),
+        "op-0-0-r0 attempt 1 at east never took the slot and status 200 came, but is called answered",
+    ),
+    (
+        "delivery_follows_slot", DROPPED,
+        lambda r: changed(r, Send, lambda send: send.delivery == "unknown", delivery="answered"),
+        "took the slot and no status came, but is called answered",
+    ),
+    (
+        "claims_match_sends", DROPPED,
+        lambda r: changed(r, Request, lambda request: request.delivery == "unknown", delivery="unsent"),
+        "the send log says unknown; op-1-0-r0 was told unsent, but east received it",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: changed(r, Request, lambda request: request.pool == "west", pool="east"),
+        "the send log says west; op-0-1-r0 was told an answer of east, which never received it",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: changed(r, Request, lambda request: request.sends == 2, sends=1),
+        "op-1-0-r0 was told sends 1, the send log says 2",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: without(r, Send, lambda send: send.request_id == "op-0-0-r0"),
+        "op-0-0-r0 was told pool east, the send log says none; op-0-0-r0 was told sends 1, the send log says none",
+    ),
+    (
+        "claims_match_sends", REFUSED,
+        lambda r: without(r, PoolEvent, lambda event: event.request_id == "op-0-0-r0"),
+        "op-0-0-r0 was told an answer of east, which never received it",
+    ),
+    (
         "bytes_unaltered", CUT,
         lambda r: changed(r, Request, is_break, sha256_down="0" * 64),
         "op-1-1-r0 got 950 bytes that no pool said",
@@ -222,6 +267,41 @@ FALSIFIED: list[tuple[str, str, Callable[[Record], Record], str]] = [
     ),
     (
         "faults_fired", REFUSED,
+        lambda r: changed(r, Fault, lambda _: True, proof=""),
+        "refused at east was not proved to be on (no proof)",
+    ),
+    (
+        "faults_fired", REFUSED,
+        lambda r: changed(r, Fault, lambda _: True, cleared_proof=""),
+        "refused at east was not proved to be cleared (no proof)",
+    ),
+    (
+        "faults_fired", REFUSED,
+        lambda r: changed(r, Fault, lambda _: True, t_inject=1.21),
+        "refused at east was on at 1.210 s, planned for 1 s, allowed are 0.2 s",
+    ),
+    (
+        "faults_fired", REFUSED,
+        lambda r: changed(r, Fault, lambda _: True, t_clear=1.9),
+        "refused at east was cleared at 1.900 s, planned for 2.2 s, allowed are 0.2 s",
+    ),
+    (
+        "faults_fired", "refused_under_load",
+        lambda r: changed(r, Fault, lambda _: True, t_clear=9.0),
+        "refused at east was cleared at 9.000 s, planned for 2.2 s, allowed are 1 s",
+    ),
+    (
+        "faults_fired", REFUSED,
+        lambda r: doubled(r, Fault, lambda _: True),
+        "refused at east was made 2 times",
+    ),
+    (
+        "faults_fired", REFUSED,
+        lambda r: doubled(r, Fault, lambda _: True, target="west"),
+        "refused at west was made, but not planned for 1 s",
+    ),
+    (
+        "faults_fired", REFUSED,
         lambda r: without(r, Send, lambda send: send.cause == "refused"),
         "refused at east was on, but no request met it",
     ),
@@ -232,7 +312,7 @@ FALSIFIED: list[tuple[str, str, Callable[[Record], Record], str]] = [
     ),
     (
         "faults_fired", DROPPED,
-        lambda r: changed(r, Fault, lambda _: True, t_inject=0.9, t_clear=1.0),
+        lambda r: without(r, PoolEvent, lambda event: event.request_id in {f"op-1-{n}-r0" for n in range(6)}),
         "read_drop at east was on, but no request met it",
     ),
     (
@@ -301,6 +381,10 @@ def test_an_empty_record_is_undecided_or_wrong(check: str) -> None:
         ("only_issued_ids", PoolEvent),
         ("sends_match_pools", Send),
         ("sends_match_pools", PoolEvent),
+        ("delivery_follows_slot", Send),
+        ("claims_match_sends", Request),
+        ("claims_match_sends", Send),
+        ("claims_match_sends", PoolEvent),
         ("bytes_unaltered", Request),
         ("metrics_add_up", Metric),
         ("every_byte_before_break", Request),
@@ -329,6 +413,16 @@ def test_answers_that_were_not_hashed_decide_nothing() -> None:
     assert CHECKS["bytes_unaltered"](changed(modelled(CUT), Request, is_break, sha256_down=None)).state == "undecided"
 
 
+def test_a_router_that_claims_nothing_is_not_believed() -> None:
+    verdict = CHECKS["claims_match_sends"](changed(modelled(REFUSED), Request, is_whole, delivery=None, pool=None))
+    assert (verdict.state, verdict.detail) == ("undecided", "the router's headers told nothing of op-0-0-r0")
+
+
+def test_who_got_no_status_was_told_nothing() -> None:
+    silent = changed(modelled(REFUSED), Request, is_whole, status=None, end="timeout", delivery=None)
+    assert CHECKS["claims_match_sends"](silent).passed
+
+
 def test_probes_of_the_harness_go_past_the_router() -> None:
     """A probe proves that a fault is on; it is no send of the router, and no request that met the fault."""
     record = modelled(DROPPED)
@@ -343,6 +437,12 @@ def test_probes_of_the_harness_go_past_the_router() -> None:
     quiet = without(probed, PoolEvent, lambda event: event.request_id in dropped)
     assert "no request met it" in CHECKS["faults_fired"](quiet).detail
     assert CHECKS["only_issued_ids"](without(probed, Probe)).state == "fail"
+
+
+def test_a_fault_may_be_as_late_as_a_busy_machine_where_nothing_is_exact() -> None:
+    record = modelled("refused_under_load")
+    late = changed(record, Fault, lambda _: True, t_inject=record.scenario.faults[0].inject_s + 0.5)
+    assert CHECKS["faults_fired"](late).passed
 
 
 def test_an_odd_end_is_explicit_where_the_scenario_expects_it() -> None:

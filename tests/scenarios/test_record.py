@@ -1,6 +1,9 @@
 """A record on disk: what is written is what is read, and what cannot be read is refused in one line."""
 
 import json
+import multiprocessing
+import os
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -63,10 +66,24 @@ def test_a_write_that_fails_leaves_the_old_record(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write(modelled("refused"), path)
     before = path.read_bytes()
-    (tmp_path / "a.jsonl.partial").mkdir()
+    (tmp_path / f"a.jsonl.{os.getpid()}.partial").mkdir()
     with pytest.raises(OSError, match="directory"):
         write(modelled("black_hole"), path)
     assert path.read_bytes() == before
+
+
+def test_two_processes_that_write_one_record_leave_it_whole(tmp_path: Path) -> None:
+    path = tmp_path / "refused.simulated.jsonl"
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        list(pool.map(write_often, [path] * 2))
+    assert read(path).rows == modelled("refused").rows
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def write_often(path: Path) -> None:
+    record = modelled("refused")
+    for _ in range(200):
+        write(record, path)
 
 
 @pytest.mark.parametrize(
