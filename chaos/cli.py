@@ -45,7 +45,7 @@ def drill(argv: list[str]) -> int:
         return EXIT_USAGE
     ensure_server(report=_tell)
     # Only now: a usage error should not wait for the imports of a whole run.
-    from chaos.drill import run  # noqa: PLC0415
+    from chaos.drill import latest, run  # noqa: PLC0415
 
     print(textwrap.fill(f"{scenario.name}: {scenario.title} (seed {scenario.seed})", WIDTH_MAX))
     _tell(f"running for real, {scenario.duration_s:g} s and the start of all processes ...")
@@ -57,6 +57,8 @@ def drill(argv: list[str]) -> int:
         return EXIT_ENVIRONMENT
     verdicts = judge(record)
     print(table({"real": verdicts}))
+    if (late := latest(record)) is not None:
+        print(f"loop lag: at most {late.value:.3f} s ({late.source} at {late.t:.1f} s), try {record.meta.tries}")
     print(f"record: {path}")
     return 0 if all(verdict.passed for verdict in verdicts.values()) else EXIT_CHECK_FAILED
 

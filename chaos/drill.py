@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -14,7 +15,7 @@ from chaos.performance import Performance
 from chaos.provision import Server, ensure_server
 from chaos.routers import reference
 from chaos.slots import slot
-from scenarios.record import Record, record_path, write
+from scenarios.record import Record, Sample, record_path, write
 from scenarios.spec import EXACT_MARGIN_S, Scenario
 
 BUSY_RETRIES_MAX = 2
@@ -46,27 +47,47 @@ def run(scenario: Scenario, out: Path, *, router_command: Sequence[str] | None =
 def _run(scenario: Scenario, path: Path, server: Server, router_command: Sequence[str] | None) -> Record:
     command = tuple(reference.COMMAND if router_command is None else router_command)
     router = "reference" if router_command is None else shlex.join(command)
-    for _ in range(1 + BUSY_RETRIES_MAX):
+    tries_max = 1 + BUSY_RETRIES_MAX
+    for tries in range(1, tries_max + 1):
         with slot(), _first_error():
             record = asyncio.run(Performance(scenario, path.with_suffix(".logs"), router).run(server, command))
         reason = too_busy(record)
+        invalid = f"machine too busy: {reason}" if reason else ""
+        record = Record(msgspec.structs.replace(record.meta, invalid=invalid, tries=tries), record.rows)
         if not reason:
-            write(record, path)
-            return record
-    write(Record(msgspec.structs.replace(record.meta, invalid=reason), record.rows), path)
-    tries = 1 + BUSY_RETRIES_MAX
-    raise BusyError(f"{scenario.name}: {reason}; the same at each of {tries} tries; remedy: stop other work")
+            break
+        if tries < tries_max:
+            _tell(f"{scenario.name}: machine was busy ({reason}), try {tries + 1} of {tries_max}")
+    write(record, path)
+    if reason:
+        tried = f"the same at each of {tries_max} tries"
+        raise BusyError(f"{scenario.name}: {invalid}; {tried}; remedy: stop other work")
+    if (late := latest(record)) is not None and late.value > LAG_MAX_S:
+        _tell(f"{scenario.name}: {_lateness(late)}; counted all the same, since the scenario is not exact")
+    return record
 
 
 def too_busy(record: Record) -> str:
     """Say why the machine was too busy for this run; empty if it was not. Only exact scenarios have such a bound."""
-    if not record.scenario.exact:
+    late = latest(record)
+    if not record.scenario.exact or late is None or late.value <= LAG_MAX_S:
         return ""
-    late = [s for s in record.samples if s.kind == "loop_lag_s" and s.t > 0 and s.value > LAG_MAX_S]
-    if not late:
-        return ""
-    worst = max(late, key=lambda sample: sample.value)
-    return f"machine too busy: {worst.source} was {worst.value:.3f} s late at {worst.t:.1f} s, at most {LAG_MAX_S:g} s"
+    return f"{_lateness(late)}, at most {LAG_MAX_S:g} s"
+
+
+def latest(record: Record) -> Sample | None:
+    """Return the worst lateness of an event loop since the run's start."""
+    lags = (sample for sample in record.samples if sample.kind == "loop_lag_s" and sample.t > 0)
+    return max(lags, key=lambda sample: sample.value, default=None)
+
+
+def _lateness(late: Sample) -> str:
+    return f"{late.source} was {late.value:.3f} s late at {late.t:.1f} s"
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from reports import judgement, tables
 from reports.judgement import Finding, Overall, Verdicts
 from reports.markup import Markup, element, joined, prose
 from reports.measures import Run
+from scenarios.fitness import unfit
 
 OPEN_MAX = 12
 """Checks that did not pass and are told one by one at the top; the table has them all."""
@@ -28,7 +29,7 @@ def verdict(overall: Overall, sentence: str) -> Markup:
 
 def what_broke(runs: Sequence[Run], verdicts: Verdicts) -> Markup:
     """Tell what did not pass, check by check, and what to do; nothing if all is well."""
-    invalid = [run.record.meta.invalid for run in runs if run.record.meta.invalid]
+    invalid = [why for run in runs if (why := unfit(run.record))]
     wrong = judgement.not_passed(verdicts)
     failing = [finding for finding in wrong if finding.verdict.state == "fail"]
     told = failing if invalid else wrong  # with an invalid run all its checks are undecided, for one reason

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reports.judgement import ARM_WORDS, Overall, Verdicts, findings, not_passed
 from reports.measures import Answer, Run
+from scenarios.fitness import unfit
 from scenarios.record import Fault
 from scenarios.spec import Scenario
 
@@ -60,7 +61,7 @@ def outcome(verdicts: Verdicts, overall: Overall, runs: Sequence[Run]) -> str:
     if overall == "pass":
         return f"All {total} checks passed" + ("; the model agrees." if "agreement" in verdicts else ".")
     if overall == "invalid":
-        why = "; ".join(run.record.meta.invalid for run in runs if run.record.meta.invalid)
+        why = "; ".join(why for run in runs if (why := unfit(run.record)))
         return f"This says nothing about the router, since the run is not fit to be judged: {why}."
     wrong = [finding for finding in not_passed(verdicts) if overall != "fail" or finding.verdict.state == "fail"]
     if not wrong:

@@ -5,6 +5,7 @@ from typing import Literal, NamedTuple
 
 from scenarios.agreement import AGREEMENT, agree
 from scenarios.checks import CHECKS, judge
+from scenarios.fitness import unfit
 from scenarios.load import catalog
 from scenarios.record import Mode, Record
 from scenarios.verdict import Verdict
@@ -52,7 +53,7 @@ def overall(verdicts: Verdicts, records: Sequence[Record]) -> Overall:
     states = {finding.verdict.state for finding in findings(verdicts)}
     if "fail" in states:
         return "fail"
-    if any(record.meta.invalid for record in records):
+    if any(map(unfit, records)):
         return "invalid"
     return "pass" if states == {"pass"} else "undecided"
 

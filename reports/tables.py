@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from reports.judgement import ARM_WORDS, Verdicts, law
 from reports.markup import Markup, element, joined, prose, table
 from reports.measures import Run, quantile, span
-from scenarios.record import Fault
+from scenarios.fitness import tries_told, unfit
+from scenarios.record import Fault, Record
 from scenarios.rules import bounds
 from scenarios.verdict import Verdict
 
@@ -90,10 +91,15 @@ def about(runs: Sequence[Run]) -> Markup:
         ["router", *(meta.router for meta in metas)],
         ["started", *(meta.started for meta in metas)],
         ["commit", *(meta.commit or NONE for meta in metas)],
-        ["fit to be judged", *(f"no: {meta.invalid}" if meta.invalid else "yes" for meta in metas)],
+        ["fit to be judged", *(_fit(run.record) for run in runs)],
         *([f"{name} version", *(meta.versions.get(name, NONE) for meta in metas)] for name in names),
     ]
     return table("Runs", ["", *(run.short for run in runs)], rows, class_="facts")
+
+
+def _fit(record: Record) -> str:
+    why = unfit(record)
+    return f"no: {why}" if why else ", ".join(filter(None, ("yes", tries_told(record))))
 
 
 def badge(verdict: Verdict) -> Markup:

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any
 
+from scenarios.fitness import unfit
 from scenarios.record import Record
 from scenarios.rules import bounds
 from scenarios.spec import Scenario
@@ -138,11 +139,11 @@ def agreement_for(scenario: Scenario) -> dict[str, Agreement]:
 
 
 def agree(real: Record, simulated: Record) -> dict[str, Verdict]:
-    """Run every check of agreement that the scenario asks for. With an invalid run nothing is judged."""
+    """Run every check of agreement that the scenario asks for. With an unfit run nothing is judged."""
     checks = agreement_for(real.scenario)
     for record in (real, simulated):
-        if record.meta.invalid:
-            return dict.fromkeys(checks, undecided(f"the {record.meta.mode} run is invalid: {record.meta.invalid}"))
+        if why := unfit(record):
+            return dict.fromkeys(checks, undecided(f"the {record.meta.mode} run is invalid: {why}"))
     if (real.meta.mode, simulated.meta.mode) != ("real", "simulated"):
         return dict.fromkeys(checks, undecided(f"given were a {real.meta.mode} and a {simulated.meta.mode} run"))
     return {name: check(real, simulated) for name, check in checks.items()}

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from scenarios.agreement import agree
 from scenarios.checks import judge
+from scenarios.fitness import unfit
 from scenarios.record import Mode, Record
 from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
@@ -42,8 +43,8 @@ class Comparison:
 def valid_run(runner: Runner, scenario: Scenario, out: Path) -> Record:
     """Run a scenario. Raises InvalidRunError if its record must not be judged, and whatever the runner raises."""
     record = runner(scenario, out)
-    if record.meta.invalid:
-        raise InvalidRunError(f"{scenario.name}: the {record.meta.mode} run is invalid: {record.meta.invalid}")
+    if why := unfit(record):
+        raise InvalidRunError(f"{scenario.name}: the {record.meta.mode} run is invalid: {why}")
     return record
 
 

@@ -6,6 +6,7 @@ A check reads one record and says pass, fail or undecided, with what it found. E
 from collections.abc import Callable
 
 from scenarios import accounts, claims, expectations, laws
+from scenarios.fitness import unfit
 from scenarios.record import Record
 from scenarios.spec import Scenario
 from scenarios.verdict import State, Verdict, undecided
@@ -54,8 +55,8 @@ def checks_for(scenario: Scenario) -> dict[str, Check]:
 
 
 def judge(record: Record) -> dict[str, Verdict]:
-    """Run every check that the record's scenario asks for. An invalid run is never judged: all undecided."""
+    """Run every check that the record's scenario asks for. An unfit run is never judged: all undecided."""
     checks = checks_for(record.scenario)
-    if record.meta.invalid:
-        return dict.fromkeys(checks, undecided(f"the run is invalid: {record.meta.invalid}"))
+    if why := unfit(record):
+        return dict.fromkeys(checks, undecided(f"the run is invalid: {why}"))
     return {name: check(record) for name, check in checks.items()}

@@ -40,6 +40,8 @@ class Meta(_Row, frozen=True, kw_only=True, tag="meta"):
     commit: str = ""
     invalid: str = ""
     """Why the run must not be judged (the machine was too busy); empty for a good run."""
+    tries: int = 1
+    """Which try this is: runs before it were thrown away because the machine was too busy."""
 
 
 class Operation(_Row, frozen=True, kw_only=True, tag="operation"):

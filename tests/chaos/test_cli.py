@@ -1,5 +1,6 @@
 """The verbs drill and doctor: what they print, what they leave behind, and how they refuse."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -40,9 +41,10 @@ def test_a_scenario_passes(scenario: Path, tmp_path: Path, capsys: pytest.Captur
     assert "never_twice" in captured.out
     assert "PASS: all " in captured.out
     path = tmp_path / "out" / "short.real.jsonl"
+    assert re.search(r"\nloop lag: at most \d\.\d{3} s \(.* at \d\.\d s\), try [123]\n", captured.out)
     assert captured.out.endswith(f"record: {path}\n")
     assert widest(captured.out) <= 80
-    assert captured.err.count("\n") == 1, "one line of progress"
+    assert captured.err.count("\n") == read(path).meta.tries, "one line of progress, one for each try again"
     assert read(path).meta.mode == "real"
 
 

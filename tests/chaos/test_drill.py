@@ -1,6 +1,7 @@
 """Whole runs with everything real: what stands in the record, and what happens when a part misbehaves."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,16 @@ duration_s = 0.8
 pools = [{ id = "a" }, { id = "b", frontends = 2 }]
 load = [{ rate_rps = 10, start_s = 0.0, end_s = 0.5 }]
 expect = { answers = { "200" = 5 } }
+"""
+LONG = """
+name = "long"
+title = "Two pools and a second and a half of requests"
+seed = 1
+exact = true
+duration_s = 2
+pools = [{ id = "a" }, { id = "b" }]
+load = [{ rate_rps = 5, start_s = 0.0, end_s = 1.5 }]
+expect = { answers = { "200" = 8 } }
 """
 LIMPING = "import sys; from router.cli import serve; serve(sys.argv[1:]); sys.exit(7)"
 DYING = """
@@ -191,14 +202,16 @@ class TestBusyMachine:
 
     def test_a_late_loop_makes_an_exact_run_invalid(self) -> None:
         reason = drill.too_busy(self.with_lag(0.11))
-        assert reason == "machine too busy: a-0 was 0.110 s late at 0.5 s, at most 0.1 s"
+        assert reason == "a-0 was 0.110 s late at 0.5 s, at most 0.1 s"
 
     def test_otherwise_it_is_good(self) -> None:
         assert drill.too_busy(self.with_lag(0.09)) == ""
         assert drill.too_busy(self.with_lag(5.0, exact=False)) == ""
         assert drill.too_busy(self.with_lag(5.0, t=-0.1)) == "", "before the start"
 
-    def test_it_is_tried_again_and_then_an_error(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_it_is_tried_again_and_then_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         monkeypatch.setattr(drill, "LAG_MAX_S", -1.0)
         monkeypatch.setattr(drill, "BUSY_RETRIES_MAX", 1)
         with pytest.raises(
@@ -208,7 +221,43 @@ class TestBusyMachine:
         assert caught.value.exit_code == 3
         left = read(tmp_path / "short.real.jsonl")
         assert left.meta.invalid.startswith("machine too busy: ")
+        assert left.meta.tries == 2
+        said = r"short: machine was busy \(.* s late at .* s, at most -1 s\), try 2 of 2\n"
+        assert re.fullmatch(said, capsys.readouterr().err)
         assert {verdict.state for verdict in judge(left).values()} == {"undecided"}
+
+
+class TestStoppedHarness:
+    """A stop of the harness alone, as on a machine that is busy for a second."""
+
+    def run(self, out: Path, *, exact: bool) -> tuple[Record, str]:
+        """Stop a harness once for a second in mid-run; returns its record and what it said on stderr."""
+        scenario = out / "long.toml"
+        out.mkdir()
+        scenario.write_text(LONG.replace("exact = true", "exact = true" if exact else "exact = false"))
+        argv = [sys.executable, "-c", HARNESS, str(scenario), str(out)]
+        with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as harness:
+            events = out / "long.real.logs" / "a-0.events.jsonl"
+            wait_for(lambda: b"body_complete" in read_or_nothing(events), "the run has begun")
+            harness.send_signal(signal.SIGSTOP)
+            time.sleep(1)
+            harness.send_signal(signal.SIGCONT)
+            _, told = harness.communicate(timeout=60)
+        assert harness.returncode == 0, told
+        return read(out / "long.real.jsonl"), told
+
+    def test_an_exact_run_is_made_again_and_says_so(self, tmp_path: Path) -> None:
+        made, told = self.run(tmp_path / "out", exact=True)
+        assert (made.meta.invalid, made.meta.tries) == ("", told.count("\n") + 1)
+        first, *_ = told.splitlines()
+        assert re.fullmatch(r"long: machine was busy \(harness was .* late at .*, at most 0.1 s\), try 2 of 3", first)
+
+    def test_any_other_run_counts_and_says_so(self, tmp_path: Path) -> None:
+        made, told = self.run(tmp_path / "out", exact=False)
+        late = drill.latest(made)
+        assert late is not None
+        assert (late.source, late.value > 0.9, made.meta.tries) == ("harness", True, 1)
+        assert re.fullmatch(r"long: harness was .* s late at .* s; counted all the same, .* not exact\n", told)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -8,7 +8,7 @@ import pytest
 
 from scenarios.agreement import AGREEMENT, agree, agreement_for
 from scenarios.load import catalog, load
-from scenarios.record import Operation, Record, Request, Send
+from scenarios.record import Operation, Record, Request, Sample, Send
 from tests.scenarios.doctored import as_mode, changed, modelled, without
 
 EXACT, LOOSE = "refused", "refused_under_load"
@@ -145,6 +145,12 @@ def test_an_invalid_run_is_not_compared() -> None:
     assert {(verdict.state, verdict.detail) for verdict in verdicts.values()} == {
         ("undecided", "the real run is invalid: too busy")
     }
+
+
+def test_a_run_on_a_busy_machine_is_not_compared() -> None:
+    late = Sample(kind="loop_lag_s", source="east-0", value=0.2, t=0.5)
+    verdicts = agree(Record(real(EXACT).meta, [*real(EXACT).rows, late]), modelled(EXACT))
+    assert {verdict.state for verdict in verdicts.values()} == {"undecided"}
 
 
 def test_a_run_of_the_model_does_not_stand_for_the_real_one() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import simulator.run
 from scenarios.campaign import InvalidRunError, compare, valid_run
-from scenarios.record import PoolEvent, Record
+from scenarios.record import PoolEvent, Record, Sample
 from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
 from scenarios.verdicts import WIDTH_MAX, summary, table
@@ -45,6 +45,15 @@ def test_an_invalid_run_is_an_error_and_never_judged(tmp_path: Path) -> None:
     with pytest.raises(InvalidRunError, match=r"refused: the real run is invalid: loop lag 0\.3 s"):
         compare(planned("refused"), {"real": invalid, "simulated": simulator.run.run}, tmp_path)
     assert InvalidRunError.exit_code == 3
+
+
+def test_a_run_on_a_busy_machine_is_an_error_though_nobody_marked_it(tmp_path: Path) -> None:
+    def busy(scenario: Scenario, out: Path) -> Record:
+        record = real(scenario, out)
+        return Record(record.meta, [*record.rows, Sample(kind="loop_lag_s", source="east-0", value=0.2, t=0.5)])
+
+    with pytest.raises(InvalidRunError, match=r"machine too busy: east-0 was 0\.200 s late"):
+        valid_run(busy, planned("refused"), tmp_path)
 
 
 def test_what_a_runner_raises_goes_through(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from scenarios.checks import CHECKS, checks_for, judge
+from scenarios.fitness import tries_told
 from scenarios.load import catalog
 from scenarios.record import Fault, Metric, Operation, PoolEvent, Probe, Record, Request, Sample, Send
 from tests.scenarios.doctored import changed, doubled, modelled, planned, without
@@ -465,6 +466,28 @@ def test_an_invalid_run_is_never_green() -> None:
     verdicts = judge(Record(msgspec.structs.replace(record.meta, invalid="loop lag 0.3 s"), record.rows))
     assert {verdict.state for verdict in verdicts.values()} == {"undecided"}
     assert all("loop lag 0.3 s" in verdict.detail for verdict in verdicts.values())
+
+
+def test_a_busy_machine_is_seen_in_the_record_itself() -> None:
+    """Nobody has marked this run invalid."""
+
+    def with_lag(name: str, value: float, t: float = 0.5) -> Record:
+        late = Sample(kind="loop_lag_s", source="east-0", value=value, t=t)
+        return Record(modelled(name).meta, [*modelled(name).rows, late])
+
+    busy = judge(with_lag(REFUSED, 0.11))
+    assert {(verdict.state, verdict.detail) for verdict in busy.values()} == {
+        ("undecided", "the run is invalid: machine too busy: east-0 was 0.110 s late at 0.5 s, at most 0.1 s")
+    }
+    fine = [with_lag(REFUSED, 0.09), with_lag(REFUSED, 5.0, t=-0.1), with_lag("refused_under_load", 5.0)]
+    for record in fine:
+        assert all(verdict.passed for verdict in judge(record).values())
+
+
+def test_a_run_that_is_not_the_first_try_says_so() -> None:
+    meta = modelled(REFUSED).meta
+    told = [tries_told(Record(msgspec.structs.replace(meta, tries=tries), [])) for tries in (1, 2, 3, 4)]
+    assert told == ["", *(f"{nth} try: the machine was busy" for nth in ("second", "third", "4th"))]
 
 
 def test_a_scenario_is_asked_only_what_it_can_show() -> None:
