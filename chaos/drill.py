@@ -15,13 +15,12 @@ from chaos.performance import Performance
 from chaos.provision import Server, ensure_server
 from chaos.routers import reference
 from chaos.slots import slot
+from scenarios.fitness import LAG_MAX_S, too_busy
 from scenarios.record import Record, Sample, record_path, write
-from scenarios.spec import EXACT_MARGIN_S, Scenario
+from scenarios.spec import Scenario
 
 BUSY_RETRIES_MAX = 2
 """How often a run is made again because the machine was too busy."""
-LAG_MAX_S = EXACT_MARGIN_S / 2
-"""Loop lag above which the run of an exact scenario proves nothing."""
 
 
 class BusyError(RuntimeError):
@@ -52,37 +51,24 @@ def _run(scenario: Scenario, path: Path, server: Server, router_command: Sequenc
         with slot(), _first_error():
             record = asyncio.run(Performance(scenario, path.with_suffix(".logs"), router).run(server, command))
         reason = too_busy(record)
-        invalid = f"machine too busy: {reason}" if reason else ""
-        record = Record(msgspec.structs.replace(record.meta, invalid=invalid, tries=tries), record.rows)
+        record = Record(msgspec.structs.replace(record.meta, invalid=reason, tries=tries), record.rows)
         if not reason:
             break
         if tries < tries_max:
-            _tell(f"{scenario.name}: machine was busy ({reason}), try {tries + 1} of {tries_max}")
+            _tell(f"{scenario.name}: {reason}; try {tries + 1} of {tries_max}")
     write(record, path)
     if reason:
-        tried = f"the same at each of {tries_max} tries"
-        raise BusyError(f"{scenario.name}: {invalid}; {tried}; remedy: stop other work")
+        raise BusyError(f"{scenario.name}: {reason}; the same at each of {tries_max} tries; remedy: stop other work")
     if (late := latest(record)) is not None and late.value > LAG_MAX_S:
-        _tell(f"{scenario.name}: {_lateness(late)}; counted all the same, since the scenario is not exact")
+        told = f"{late.source} was {late.value:.3f} s late at {late.t:.1f} s"
+        _tell(f"{scenario.name}: {told}; counted all the same, since the scenario is not exact")
     return record
-
-
-def too_busy(record: Record) -> str:
-    """Say why the machine was too busy for this run; empty if it was not. Only exact scenarios have such a bound."""
-    late = latest(record)
-    if not record.scenario.exact or late is None or late.value <= LAG_MAX_S:
-        return ""
-    return f"{_lateness(late)}, at most {LAG_MAX_S:g} s"
 
 
 def latest(record: Record) -> Sample | None:
     """Return the worst lateness of an event loop since the run's start."""
     lags = (sample for sample in record.samples if sample.kind == "loop_lag_s" and sample.t > 0)
     return max(lags, key=lambda sample: sample.value, default=None)
-
-
-def _lateness(late: Sample) -> str:
-    return f"{late.source} was {late.value:.3f} s late at {late.t:.1f} s"
 
 
 def _tell(line: str) -> None:

@@ -10,12 +10,10 @@ from pathlib import Path
 
 from chaos import lag
 from chaos.ports import PORT_MAX, PORT_MIN, PortError, PortReservations
+from scenarios.fitness import LAG_MAX_S
 from scenarios.record import Sample
-from scenarios.spec import EXACT_MARGIN_S
 
 LAG_WATCH_S = 1.0
-LAG_MAX_S = EXACT_MARGIN_S / 2
-"""Loop lag above which a run is invalid and made again."""
 OPEN_FILES_MIN = 1_024
 PORTS_MIN = 64
 PACKAGES = ("aiohttp", "openai", "simpy", "toxiproxy-python")
