@@ -1,11 +1,13 @@
 """The front door: a table of verbs, each imported when it is used.
 
 Only this module and the root conftest.py know both runners. Exit codes: 0 fine; 1 a check failed; 2 bad input or usage;
-3 environment (port, tool, machine too busy); 130 interrupted.
+3 environment (port, tool, machine too busy); 130 interrupted; 141 nobody reads the output any more.
 """
 
 import difflib
+import functools
 import importlib
+import os
 import sys
 import textwrap
 import tomllib
@@ -14,19 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scenarios.campaign import Runner
     from scenarios.record import Mode, Record
     from scenarios.spec import Scenario
 
 INTERRUPTED = 130
-
-
-class OutError(RuntimeError):
-    """Results cannot be written where they should be."""
-
-    exit_code = 3
+NOBODY_READS = 141
+"""What a shell says of a program that ended because its output was closed, as by `| head`."""
 
 
 class Verb(NamedTuple):
@@ -51,7 +49,18 @@ VERBS = {
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb and return its exit code."""
-    verb, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    try:
+        code = _main(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes again at its end; by then nothing may be left that cannot be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS
+    return code
+
+
+def _main(argv: list[str]) -> int:
+    verb, *rest = argv or [""]
     if verb in ("-h", "--help", "help"):
         print(_help())
         return 0
@@ -108,19 +117,19 @@ def version() -> str:
 
 def _unknown(verb: str) -> str:
     if not verb:
-        return f"pooldrill: no verb given; one of {', '.join(VERBS)} (pooldrill --help tells more)"
+        return "pooldrill: no verb given; remedy: see pooldrill --help"
     meant = difflib.get_close_matches(verb, VERBS, n=1)
-    return f"pooldrill: no verb {verb!r}; " + (f"did you mean {meant[0]}?" if meant else f"one of {', '.join(VERBS)}")
+    return f"pooldrill: no verb {verb!r}; remedy: " + (f"did you mean {meant[0]}?" if meant else "see pooldrill --help")
 
 
 # The imports below come late so that `pooldrill list` does not wait for pandas, nor `pooldrill serve` for simpy.
 
 
-def real(scenario: "Scenario", out: Path) -> "Record":
-    """Run a scenario for real."""
+def real(scenario: "Scenario", out: Path, *, router_command: "Sequence[str] | None" = None) -> "Record":
+    """Run a scenario for real, with another router if one is given."""
     from chaos.drill import run  # noqa: PLC0415 - late, see above
 
-    return run(scenario, out)
+    return run(scenario, out, router_command=router_command)
 
 
 def simulated(scenario: "Scenario", out: Path) -> "Record":
@@ -136,32 +145,41 @@ RUNNERS: "Mapping[Mode, Runner]" = {"real": real, "simulated": simulated}
 def compare(argv: list[str]) -> int:
     """Run a scenario both ways, print the verdicts and the path of the report."""
     from reports.page import write_report  # noqa: PLC0415 - late, see above
-    from scenarios import campaign, load, usage, verdicts  # noqa: PLC0415 - late, see above
+    from scenarios import campaign, fitness, options, verdicts  # noqa: PLC0415 - late, see above
 
-    parser = usage.Parser(prog="pooldrill compare", description=VERBS["compare"].help)
-    parser.add_argument("scenario", metavar="SCENARIO|FILE.toml", help="a scenario of the catalog, or a file")
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="DIR", help="where to write (%(default)s)")
+    parser = options.scenario_parser("compare", VERBS["compare"].help)
+    options.add_router_command(parser)
     args = parser.parse_args(argv)
-    scenario = load.load(args.scenario)
+    scenario = options.chosen(args)
     _make(args.out)
     print(f"{scenario.name}: {scenario.title} (seed {scenario.seed})")
     print(f"running the model, then the real drill ({scenario.duration_s:.0f} s and its start) ...", flush=True)
-    comparison = campaign.compare(scenario, RUNNERS, args.out)
+    comparison = campaign.compare(scenario, _runners(args.router_command), args.out)
     report = write_report(
         real=comparison.real, simulated=comparison.simulated, out=args.out, verdicts=comparison.verdicts
     )
     print(verdicts.table(comparison.verdicts))
+    if told := fitness.tries_told(comparison.real):
+        print(told)
     print(textwrap.fill(report.sentence, verdicts.WIDTH_MAX, break_long_words=False, break_on_hyphens=False))
     print(f"report: {report.page}")
     return 0 if comparison.passed else 1
 
 
+def _runners(router_command: "Sequence[str] | None") -> "Mapping[Mode, Runner]":
+    if router_command is None:
+        return RUNNERS
+    return {**RUNNERS, "real": functools.partial(real, router_command=router_command)}
+
+
 def _make(out: Path) -> None:
     """Make the directory for results: better an error now than after the run. Raises OutError."""
+    from scenarios.usage import OutError  # noqa: PLC0415 - late, see above
+
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutError(f"{out}: {error.strerror}; remedy: name another directory with --out") from None
+        raise OutError(out, error) from None
 
 
 if __name__ == "__main__":

@@ -1,54 +1,40 @@
 """Verb: report."""
 
-import argparse
-import sys
 import textwrap
 from pathlib import Path
-from typing import NoReturn
 
 from reports import judgement
 from reports.page import ReportError, write_report
 from scenarios import verdicts
-from scenarios.record import Mode, Record, RecordError, read
+from scenarios.record import Mode, Record, read
+from scenarios.usage import Parser
 
 _EXIT_CODES = {"pass": 0, "fail": 1, "undecided": 1, "invalid": 3}
-
-
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> NoReturn:
-        """Refuse bad input in one line instead of argparse's page."""
-        raise ReportError(f"{message}; remedy: see {self.prog} --help")
 
 
 def report(argv: list[str]) -> int:
     """Write the page of one drill from one record or two.
 
-    Exit code 1 if a check did not pass, 2 if a record cannot be used, 3 if a run is not fit to be judged or the page
-    cannot be written.
+    Exit code 1 if a check did not pass, 3 if a run is not fit to be judged. Raises UsageError, RecordError and
+    ReportError.
     """
-    try:
-        arguments = _parser().parse_args(argv)
-        by_mode = _by_mode(arguments.records)
-        known = judgement.judged(list(by_mode.values()))
-        written = write_report(
-            real=by_mode.get("real"),
-            simulated=by_mode.get("simulated"),
-            out=arguments.out or arguments.records[0].parent,
-            verdicts=known,
-        )
-    except (RecordError, ReportError) as error:
-        print(f"report: {' '.join(str(error).split())}", file=sys.stderr)
-        return getattr(error, "exit_code", 2)
+    arguments = _parser().parse_args(argv)
+    by_mode = _by_mode(arguments.records)
+    known = judgement.judged(list(by_mode.values()))
+    written = write_report(
+        real=by_mode.get("real"),
+        simulated=by_mode.get("simulated"),
+        out=arguments.out or arguments.records[0].parent,
+        verdicts=known,
+    )
     print(textwrap.fill(written.sentence, verdicts.WIDTH_MAX))
     print(verdicts.table(known))
     print(f"report: {written.page}")
     return _EXIT_CODES[written.overall]
 
 
-def _parser() -> _Parser:
-    parser = _Parser(
-        prog="pooldrill report", description="Write the page, pictures and CSV files of one drill.", allow_abbrev=False
-    )
+def _parser() -> Parser:
+    parser = Parser(prog="pooldrill report", description="Write the page, pictures and CSV files of one drill.")
     parser.add_argument(
         "records", nargs="+", type=Path, metavar="RECORD", help="NAME.real.jsonl, NAME.simulated.jsonl, or both"
     )

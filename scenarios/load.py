@@ -57,8 +57,8 @@ def find(name_or_path: str | Path) -> Path:
         return path
     known = [entry.stem for entry in catalog()]
     meant = nearest(text, known)
-    remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(known)}, or the path of a .toml file"
-    raise LoadError(text or "''", "", "no scenario of this name in the catalog", remedy)
+    remedy = f"did you mean {meant}?" if meant else "see pooldrill list, or name a .toml file"
+    raise LoadError(text or "''", "", "no scenario of this name", remedy)
 
 
 def _read(path: Path) -> str:

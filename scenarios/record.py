@@ -8,7 +8,7 @@ saw (`PoolEvent`), never what a router says of itself (`Send`).
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Struct
@@ -196,6 +196,8 @@ Row = Operation | Request | Send | PoolEvent | Fault | Probe | Alarm | State | S
 
 class RecordError(ValueError):
     """A record cannot be read; the text names file, line and remedy."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class Record:

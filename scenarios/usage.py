@@ -1,6 +1,10 @@
-"""Command lines that refuse bad input in one line."""
+"""Command lines that refuse bad input in one line.
+
+Verbs let these errors pass: the front door prints them behind the verb's name and exits with their code.
+"""
 
 import argparse
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 
@@ -8,6 +12,15 @@ class UsageError(ValueError):
     """A command line cannot be understood; the text is one line with the remedy."""
 
     exit_code: ClassVar[int] = 2
+
+
+class OutError(RuntimeError):
+    """Results cannot be written where they should be; the text is one line with the remedy."""
+
+    exit_code: ClassVar[int] = 3
+
+    def __init__(self, out: Path, error: OSError) -> None:
+        super().__init__(f"{out}: {error.strerror}; remedy: name another directory with --out")
 
 
 class Parser(argparse.ArgumentParser):

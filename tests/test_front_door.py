@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import pooldrill
 import simulator.run
-from scenarios.record import Record
+from scenarios.record import Record, read
 from scenarios.spec import Scenario
 from tests.scenarios.doctored import as_mode
 
@@ -64,6 +65,13 @@ def test_every_verb_is_there_and_has_help_that_fits(
     assert max(map(len, out.splitlines())) <= WIDTH_MAX
 
 
+def test_what_is_installed_is_the_checkout(tmp_path: Path) -> None:
+    """Not a copy of it, which would be what it was at the installation."""
+    command = [sys.executable, "-c", "import pooldrill, scenarios; print(pooldrill.__file__, scenarios.__file__)"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.split() == [str(ROOT / "pooldrill.py"), str(ROOT / "scenarios" / "__init__.py")]
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert pooldrill.main(["--version"]) == 0
     assert capsys.readouterr().out == f"pooldrill {pooldrill.version()}\n"
@@ -72,10 +80,16 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["comapre"], "pooldrill: no verb 'comapre'; did you mean compare?"),
-        (["zzz"], "pooldrill: no verb 'zzz'; one of compare, drill, "),
-        ([], "pooldrill: no verb given; one of compare, drill, "),
-        (["compare", "refusd"], "pooldrill compare: refusd: no scenario of this name in the catalog; remedy: did you"),
+        (["comapre"], "pooldrill: no verb 'comapre'; remedy: did you mean compare?\n"),
+        (["zzz"], "pooldrill: no verb 'zzz'; remedy: see pooldrill --help\n"),
+        ([], "pooldrill: no verb given; remedy: see pooldrill --help\n"),
+        (["compare", "refusd"], "pooldrill compare: refusd: no scenario of this name; remedy: did you mean refused?\n"),
+        (["drill", "zzz"], "pooldrill drill: zzz: no scenario of this name; remedy: see pooldrill list, or name a "),
+        (["simulate", "refusd"], "pooldrill simulate: refusd: no scenario of this name; remedy: did you mean refused?"),
+        (["report"], "pooldrill report: the following arguments are required: RECORD; remedy: "),
+        (["doctor", "all"], "pooldrill doctor: unrecognized arguments: all; remedy: "),
+        (["compare", "refused", "--seed", "-1"], "pooldrill compare: --seed: '-1' is not a whole number from 0 to "),
+        (["compare", "refused", "--router-command", ""], "pooldrill compare: --router-command: is empty; give a "),
         (["compare", "none.toml"], "pooldrill compare: none.toml: no such file or directory; remedy: "),
         (["compare"], "pooldrill compare: the following arguments are required: SCENARIO|FILE.toml; remedy: "),
         (["list", "all"], "pooldrill list: unrecognized arguments: all; remedy: "),
@@ -140,6 +154,43 @@ def test_a_comparison_writes_both_records_and_the_report(
     assert (tmp_path / "refused.html").is_file()
     narrow = [line for line in out.splitlines() if not line.startswith("report: ")]
     assert max(map(len, narrow)) <= WIDTH_MAX
+
+
+def test_a_comparison_takes_another_seed_and_another_router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[object] = []
+
+    def drilled(scenario: Scenario, out: Path, *, router_command: object = None) -> Record:
+        commands.append(router_command)
+        return real(scenario, out)
+
+    monkeypatch.setattr("chaos.drill.run", drilled)
+    argv = ["compare", "refused", "--out", str(tmp_path), "--seed", "77", "--router-command", "python 'my router.py'"]
+    assert pooldrill.main(argv) == 0
+    assert commands == [["python", "my router.py"]]
+    assert read(tmp_path / "refused.simulated.jsonl").meta.seed == 77
+
+
+def test_a_comparison_that_needed_a_second_try_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy_at_first(scenario: Scenario, out: Path) -> Record:
+        made = real(scenario, out)
+        return Record(msgspec.structs.replace(made.meta, tries=2), made.rows)
+
+    monkeypatch.setattr(pooldrill, "RUNNERS", {"real": busy_at_first, "simulated": pooldrill.simulated})
+    assert pooldrill.main(["compare", "refused", "--out", str(tmp_path)]) == 0
+    assert "\nsecond try: the machine was busy\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("verb", ["list", "schema", "--help"])
+def test_nobody_reads_is_no_reason_to_complain(verb: str) -> None:
+    """As with `| head -1`: the reader is gone before the first word."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "pooldrill", verb]
+    with os.fdopen(writer, "wb") as nobody:
+        ran = subprocess.run(command, cwd=ROOT, stdout=nobody, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (ran.returncode, ran.stderr) == (pooldrill.NOBODY_READS, b"")
 
 
 def test_a_check_that_fails_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import pooldrill
 from chaos import doctor as doctor_module
 from chaos.cli import doctor, drill
 from chaos.machine import Finding
@@ -35,7 +36,7 @@ def widest(printed: str) -> int:
 
 
 def test_a_scenario_passes(scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert drill([str(scenario), "--out", str(tmp_path / "out")]) == 0
+    assert drill([str(scenario), "--out", str(tmp_path / "out"), "--seed", "77"]) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("short: Two pools")
     assert "never_twice" in captured.out
@@ -45,7 +46,7 @@ def test_a_scenario_passes(scenario: Path, tmp_path: Path, capsys: pytest.Captur
     assert captured.out.endswith(f"record: {path}\n")
     assert widest(captured.out) <= 80
     assert captured.err.count("\n") == read(path).meta.tries, "one line of progress, one for each try again"
-    assert read(path).meta.mode == "real"
+    assert (read(path).meta.mode, read(path).meta.seed) == ("real", 77)
 
 
 def test_a_scenario_that_expects_something_else_fails(
@@ -68,7 +69,7 @@ def test_a_place_that_cannot_be_written_is_named(
     scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    assert drill([str(scenario), "--out", str(tmp_path / "file" / "out")]) == 3
+    assert pooldrill.main(["drill", str(scenario), "--out", str(tmp_path / "file" / "out")]) == 3
     assert "Not a directory; remedy: name another directory with --out" in capsys.readouterr().err
 
 
@@ -76,25 +77,26 @@ def test_a_place_that_cannot_be_written_is_named(
     ("argv", "said"),
     [
         ([], "SCENARIO|FILE.toml; remedy: see pooldrill drill --help"),
-        (["refusd"], "refusd: no scenario of this name in the catalog; remedy: did you mean refused?"),
+        (["refusd"], "refusd: no scenario of this name; remedy: did you mean refused?"),
         (["refused", "--router-command", "'"], '--router-command: "\'": No closing quotation'),
         (["refused", "--router-command", ""], "--router-command: is empty"),
         (["refused", "--router", "x"], "unrecognized arguments"),
+        (["refused", "--seed", "x"], "--seed: 'x' is not a whole number"),
         (["no/such.toml"], "no/such.toml: no such file or directory; remedy: "),
     ],
 )
 def test_bad_input_is_refused_in_one_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert drill(argv) == 2
+    assert pooldrill.main(["drill", *argv]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("drill: ")
+    assert captured.err.startswith("pooldrill drill: ")
     assert said in captured.err
     assert captured.err.count("\n") == 1
 
 
 def test_a_scenario_file_that_is_wrong_is_named(scenario: Path, capsys: pytest.CaptureFixture[str]) -> None:
     scenario.write_text(SHORT.replace("seed = 1", "sed = 1"))
-    assert drill([str(scenario)]) == 2
+    assert pooldrill.main(["drill", str(scenario)]) == 2
     assert "short.toml: sed: unknown key; remedy: did you mean seed?" in capsys.readouterr().err
 
 
@@ -124,5 +126,8 @@ def test_doctor_names_the_remedy_of_what_is_bad(
 
 
 def test_doctor_takes_no_arguments(capsys: pytest.CaptureFixture[str]) -> None:
-    assert doctor(["now"]) == 2
-    assert capsys.readouterr().err == "doctor: unrecognized arguments: now; remedy: see pooldrill doctor --help\n"
+    assert pooldrill.main(["doctor", "now"]) == 2
+    assert (
+        capsys.readouterr().err
+        == "pooldrill doctor: unrecognized arguments: now; remedy: see pooldrill doctor --help\n"
+    )

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+import pooldrill
 from reports.cli import report
 from scenarios.record import Record, write
 from tests.reports.records import as_real, modelled, received_twice
@@ -11,6 +12,10 @@ def written(record: Record, folder: Path) -> str:
     path = folder / f"{record.scenario.name}.{record.meta.mode}.jsonl"
     write(record, path)
     return str(path)
+
+
+def main(argv: list[str]) -> int:
+    return pooldrill.main(["report", *argv])
 
 
 def test_two_records_give_one_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,10 +64,10 @@ def test_bad_input_is_one_line_and_exit_code_2(
     written(as_real(modelled("black_hole")), tmp_path)
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "broken.jsonl").write_text('{"type": "meta"}\n')
-    assert report([name if name.startswith("-") else str(tmp_path / name) for name in names]) == 2
+    assert main([name if name.startswith("-") else str(tmp_path / name) for name in names]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("report: ")
+    assert err.startswith("pooldrill report: ")
     assert problem in err
     assert "remedy" in err
     assert err.count("\n") == 1
@@ -71,5 +76,5 @@ def test_bad_input_is_one_line_and_exit_code_2(
 def test_a_folder_that_cannot_be_written_is_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(modelled("refused"), tmp_path)
     (tmp_path / "file").write_text("")
-    assert report([path, "--out", str(tmp_path / "file")]) == 3
+    assert main([path, "--out", str(tmp_path / "file")]) == 3
     assert capsys.readouterr().err.count("\n") == 1

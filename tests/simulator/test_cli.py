@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+import pooldrill
 from scenarios.load import CATALOG
 from scenarios.record import read
 from simulator.cli import simulate
@@ -40,7 +41,7 @@ def test_a_scenario_that_expects_something_else_fails(tmp_path: Path, capsys: py
     ("argv", "said"),
     [
         ([], "SCENARIO|FILE.toml; remedy: see pooldrill simulate --help"),
-        (["refusd"], "refusd: no scenario of this name in the catalog; remedy: did you mean refused?"),
+        (["refusd"], "refusd: no scenario of this name; remedy: did you mean refused?"),
         (["refused", "--seed", "-1"], "'-1' is not a whole number from 0 to 2^63 - 1"),
         (["refused", "--seed", str(2**63)], "is not a whole number"),
         (["refused", "--se", "1"], "unrecognized arguments"),
@@ -48,10 +49,10 @@ def test_a_scenario_that_expects_something_else_fails(tmp_path: Path, capsys: py
     ],
 )
 def test_bad_input_is_refused_in_one_line(argv: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate(argv) == 2
+    assert pooldrill.main(["simulate", *argv]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("simulate: ")
+    assert captured.err.startswith("pooldrill simulate: ")
     assert said in captured.err
     assert captured.err.count("\n") == 1
 
@@ -71,15 +72,17 @@ def test_a_seed_that_breaks_a_rule_is_refused(tmp_path: Path, capsys: pytest.Cap
     codes = set()
     path.write_text(text.replace("SEED", "1"))
     for seed in range(20):
-        codes.add(simulate([str(path), "--out", str(tmp_path), "--seed", str(seed)]))
+        codes.add(pooldrill.main(["simulate", str(path), "--out", str(tmp_path), "--seed", str(seed)]))
     assert codes == {0, 2}
     refusals = capsys.readouterr().err.splitlines()
-    assert all(line.startswith("simulate: --seed ") for line in refusals), "the file is in order, the seed is not"
+    assert all(line.startswith("pooldrill simulate: --seed ") for line in refusals), (
+        "the file is in order, the seed is not"
+    )
 
 
 def test_a_record_that_cannot_be_written_is_an_environments_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert simulate(["refused", "--out", str(tmp_path / "file")]) == 3
+    assert pooldrill.main(["simulate", "refused", "--out", str(tmp_path / "file")]) == 3
     assert "; remedy: name another directory with --out" in capsys.readouterr().err
