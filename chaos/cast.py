@@ -76,6 +76,7 @@ class Cast:
     router_url: str
     metrics_url: str
     send_log: Path
+    children: Children
     probes: ProbeBook
     session: aiohttp.ClientSession
 
@@ -155,6 +156,7 @@ class _Starter:
             router_url=router_url,
             metrics_url=f"http://{LOOPBACK}:{admin_port}/metrics",
             send_log=send_log,
+            children=self._children,
             probes=self._probes,
             session=self._session,
         )
@@ -192,7 +194,7 @@ class _Starter:
             control_port=part.control_port,
             log=part.log,
         )
-        child = await self._children.start(part.name, [*FRONTEND, *told], env=self._env)
+        child = await self._children.start(part.name, [*FRONTEND, *told], title=f"frontend {part.name}", env=self._env)
         await child.ready_line(frontend_process.READY)
         return child
 

@@ -57,8 +57,10 @@ class Performance:
         with sigterm_cancels():
             async with casting.running(self._scenario, server, self._log_dir, router_command) as cast:
                 await libraries
-                start_s = await self._play(cast)
-                await self._end(cast)
+                async with cast.children.needed():
+                    start_s = await self._play(cast)
+                    idle = await self._read(cast)
+                await self._end(cast, idle=idle)
         for actor in cast.actors:
             self._notes.add_frontend_log(actor.part.log)
         self._notes.add_send_log(cast.send_log)
@@ -81,11 +83,15 @@ class Performance:
 
         start_s = loop.time() + START_DELAY_S
         async with asyncio.TaskGroup() as group:
-            watch = group.create_task(lag.watch("harness", self._notes.samples.append))
+            watches = [
+                group.create_task(lag.watch("harness", self._notes.samples.append)),
+                group.create_task(cast.children.watch()),
+            ]
             faults = group.create_task(timeline.play(courses, start_s))
             await timeline.arrive(self._planned, start_s, operate)
             await faults
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
         self._notes.faults += [course.row() for course in courses]
         return start_s
 
@@ -106,11 +112,15 @@ class Performance:
             made = (client_for(load, router_url, self._notes.ledger) for load in self._scenario.load)
             yield [await stack.enter_async_context(client) for client in made]
 
-    async def _end(self, cast: Cast) -> None:
-        """Read the router once it holds nothing, and end everybody in order. Raises ProcessError for a bad end."""
+    async def _read(self, cast: Cast) -> bool:
+        """Read the router once it holds nothing; false if it does not let go."""
         idle = await self._until(lambda: self._router_idle(cast), wait_s=IDLE_WAIT_S)
         self._notes.metrics += scrape.counters(await _page(cast), METRICS_PREFIX)
         await self._until(lambda: _frontends_idle(cast), wait_s=SETTLE_WAIT_S)
+        return idle
+
+    async def _end(self, cast: Cast, *, idle: bool) -> None:
+        """End router and frontends in order. Raises ProcessError for a bad end."""
         ended = await cast.router.stop(wait_s=ROUTER_STOP_WAIT_S)
         # What still holds something may well not end in order; the record tells that, so it is kept.
         if idle and ended.returncode != 0:
@@ -120,8 +130,6 @@ class Performance:
                 raise actor.child.failure("must exit with 0 on SIGTERM")
 
     async def _router_idle(self, cast: Cast) -> bool:
-        if cast.router.returncode is not None:
-            raise cast.router.failure("ended during the run")
         held = scrape.gauge(await _page(cast), METRICS_PREFIX, "in_flight", "pool")
         now_s = asyncio.get_running_loop().time()
         self._notes.samples += [

@@ -5,6 +5,7 @@ Law:
    harness dies, SIGKILL included, the guardian kills the group: there is no moment at which a child can be left behind.
 2. An orderly stop is SIGTERM, a bounded wait, then SIGKILL; the exit codes are reported.
 3. A child writes to a log file, never into a pipe that could fill; its tail is part of every error about the child.
+4. A child that ends while it is needed is the error that is told, whatever broke because of it.
 
 A child that leaves its process group by itself (setsid, setpgid) is outside this promise. The guardian's group is not
 the terminal's foreground group: Ctrl-C reaches the harness alone, which stops its children in order.
@@ -19,11 +20,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, NoReturn, Self, TypeVar
 
 from chaos.ports import LOOPBACK
 
@@ -34,11 +35,18 @@ STOP_WAIT_S = 3.0
 KILL_WAIT_S = 2.0
 """Longest wait for a killed process to be gone."""
 POLL_S = 0.01
+WATCH_POLL_S = 0.05
+"""How often children that must not end are looked at."""
 CONNECT_WAIT_S = 0.25
-LOG_TAIL_LINES_MAX = 20
+LOG_TAIL_LINES_MAX = 3
+LOG_TAIL_LINE_MAX = 200
+"""Longest part of a log's line, in characters, that an error shows."""
 LOG_TAIL_BYTES_MAX = 8_192
+DEATH_WAIT_S = 0.25
+"""How long after an error a child may take to be seen as dead: its connections break before its exit code is there."""
 CHILDREN_MAX = 256
 
+_T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _GUARDIAN = Path(__file__).with_name("guardian.py")
 
@@ -60,10 +68,13 @@ class Exit:
 
 
 class Child:
-    """One started process. Made by `Children.start`."""
+    """One started process. Made by `Children.start`. `title` is what errors call it."""
 
-    def __init__(self, *, name: str, process: "subprocess.Popen[bytes]", log_path: Path, log_start: int) -> None:
+    def __init__(
+        self, *, name: str, title: str, process: "subprocess.Popen[bytes]", log_path: Path, log_start: int
+    ) -> None:
         self.name = name
+        self.title = title
         self.log_path = log_path
         self._process = process
         self._log_start = log_start
@@ -94,7 +105,7 @@ class Child:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(self._log_start, size - LOG_TAIL_BYTES_MAX))
             lines = file.read().decode(errors="replace").splitlines()[-LOG_TAIL_LINES_MAX:]
-        return "\n".join(f"    {line}" for line in lines) or "    (empty)"
+        return "\n".join(f"    {line[:LOG_TAIL_LINE_MAX]}" for line in lines) or "    (empty)"
 
     def send_signal(self, number: int) -> None:
         """Send a signal; nothing happens if it has ended."""
@@ -123,36 +134,45 @@ class Child:
     async def ready_line(self, marker: str, *, timeout_s: float = READY_WAIT_S) -> str:
         """Wait for the first whole line of its output that contains `marker`, and return that line.
 
+        Raises ProcessError as `ready` does.
+        """
+
+        async def found() -> str:
+            return next((line for line in self.log().split("\n")[:-1] if marker in line), "")
+
+        return await self.ready(found, f"no line with {marker!r}", timeout_s=timeout_s)
+
+    async def accepts(self, port: int, *, timeout_s: float = READY_WAIT_S) -> None:
+        """Wait until something accepts on 127.0.0.1:`port`. Raises ProcessError as `ready` does."""
+        await self.ready(lambda: _accepts(port), f"nothing accepts on port {port}", timeout_s=timeout_s)
+
+    async def ready(self, look: Callable[[], Awaitable[_T]], missing: str, *, timeout_s: float = READY_WAIT_S) -> _T:
+        """Look again and again until what is seen is true, and return that; `missing` says what is not seen.
+
         Raises ProcessError at once when the child dies, and after `timeout_s` seconds.
         """
         deadline = time.monotonic() + timeout_s
         while True:
-            # The order matters: a child that wrote the line and ended was ready.
+            # The order matters: a child that was ready and then ended was ready.
             ended = self.returncode is not None
-            for line in self.log().split("\n")[:-1]:
-                if marker in line:
-                    return line
-            self._check_waiting(f"no line with {marker!r}", ended=ended, deadline=deadline, timeout_s=timeout_s)
-            await asyncio.sleep(POLL_S)
-
-    async def accepts(self, port: int, *, timeout_s: float = READY_WAIT_S) -> None:
-        """Wait until something accepts on 127.0.0.1:`port`. Raises ProcessError as `ready_line` does."""
-        deadline = time.monotonic() + timeout_s
-        while not await _accepts(port):
-            ended = self.returncode is not None
-            self._check_waiting(f"nothing accepts on port {port}", ended=ended, deadline=deadline, timeout_s=timeout_s)
+            if seen := await look():
+                return seen
+            if ended:
+                raise self.death("before it was ready")
+            if time.monotonic() >= deadline:
+                raise self.failure(f"not ready within {timeout_s:g} s: {missing}")
             await asyncio.sleep(POLL_S)
 
     def failure(self, what: str) -> ProcessError:
         """Make an error about this child, with the tail of its log."""
-        state = _ending(self.returncode)
-        return ProcessError(f"{self.name} ({state}): {what}; its log {self.log_path} ends:\n{self.log_tail()}")
+        return self._error(f"{self.title} ({_ending(self.returncode)}): {what}")
 
-    def _check_waiting(self, what: str, *, ended: bool, deadline: float, timeout_s: float) -> None:
-        if ended:
-            raise self.failure(f"ended before it was ready: {what}")
-        if time.monotonic() >= deadline:
-            raise self.failure(f"not ready within {timeout_s:g} s: {what}")
+    def death(self, when: str) -> ProcessError:
+        """Make an error about this child, which has ended and should not have, with the tail of its log."""
+        return self._error(f"{self.title} {_ending(self.returncode)} {when}")
+
+    def _error(self, told: str) -> ProcessError:
+        return ProcessError(f"{told}; its log {self.log_path} ends:\n{self.log_tail()}")
 
 
 class Children:
@@ -189,18 +209,50 @@ class Children:
         return tuple(self._children)
 
     async def start(
-        self, name: str, argv: Sequence[str | Path], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self,
+        name: str,
+        argv: Sequence[str | Path],
+        *,
+        title: str = "",
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
     ) -> Child:
         """Start a program; stdin is empty, stdout and stderr go to its log. Raises ProcessError.
 
-        `env` None means the harness's own environment.
+        `title` is what errors call it, by default its name; `env` None means the harness's own environment.
         """
         if not _NAME.fullmatch(name):
             raise ProcessError(f"child name {name!r}: use letters, digits, '.', '_' and '-', at most 100")
         if len(self._children) >= CHILDREN_MAX:
             raise ProcessError(f"{name}: already {CHILDREN_MAX} children; remedy: a smaller scenario")
         # fork and exec take milliseconds, which a run in progress must not lose
-        return await asyncio.to_thread(self._spawn, name, [str(part) for part in argv], env, cwd)
+        return await asyncio.to_thread(self._spawn, name, title or name, [str(part) for part in argv], env, cwd)
+
+    def check(self) -> None:
+        """Raise ProcessError about the first child that has ended, if one has."""
+        for child in self._children:
+            if child.returncode is not None:
+                raise child.death("during the run")
+
+    async def watch(self) -> NoReturn:
+        """Check again and again until cancelled. Raises ProcessError."""
+        while True:
+            self.check()
+            await asyncio.sleep(WATCH_POLL_S)
+
+    @contextlib.asynccontextmanager
+    async def needed(self) -> AsyncIterator[None]:
+        """Inside, no child may end: an error is then told as the death that it came from, if there was one.
+
+        Raises ProcessError instead of that error.
+        """
+        try:
+            yield
+        except Exception:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DEATH_WAIT_S):
+                    await self.watch()
+            raise
 
     async def close(self) -> tuple[Exit, ...]:
         """Stop all children in order, then let the guardian kill whatever is left of them. Safe to call twice."""
@@ -227,7 +279,7 @@ class Children:
         finally:
             os.close(read_end)
 
-    def _spawn(self, name: str, argv: list[str], env: Mapping[str, str] | None, cwd: Path | None) -> Child:
+    def _spawn(self, name: str, title: str, argv: list[str], env: Mapping[str, str] | None, cwd: Path | None) -> Child:
         guardian = self._guardian
         if guardian is None or guardian.poll() is not None:
             raise ProcessError(f"{name}: not started, because nobody would end it; remedy: use Children as a context")
@@ -245,8 +297,8 @@ class Children:
                     process_group=guardian.pid,
                 )
             except OSError as error:
-                raise ProcessError(f"{name}: cannot start {argv[0]}: {error.strerror}") from None
-        child = Child(name=name, process=process, log_path=log_path, log_start=log_start)
+                raise ProcessError(f"{title}: cannot start {argv[0]}: {error.strerror}") from None
+        child = Child(name=name, title=title, process=process, log_path=log_path, log_start=log_start)
         self._children.append(child)
         return child
 
@@ -304,7 +356,7 @@ def _ending(returncode: int | None) -> str:
     if returncode is None:
         return "running"
     if returncode >= 0:
-        return f"exit code {returncode}"
+        return f"ended with exit code {returncode}"
     try:
         return f"ended by {signal.Signals(-returncode).name}"
     except ValueError:

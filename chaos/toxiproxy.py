@@ -33,6 +33,8 @@ from chaos.toxiproxy_calls import Connection, ToxiproxyError
 __all__ = ["AddressError", "Proxy", "ProxyState", "Toxiproxy", "ToxiproxyError", "loopback_address"]
 
 PROXIES_MAX = 1_000
+LOG_LEVEL = "info"
+"""What a server of our own writes to its log: proxies, connections, errors."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -176,7 +178,9 @@ class Toxiproxy:
         else:
             port = ports.take()
             # named, since the server's own default host is "localhost", which may be ::1
-            child = await children.start("toxiproxy", [str(server.path), "-host", LOOPBACK, "-port", str(port)])
+            argv = [str(server.path), "-host", LOOPBACK, "-port", str(port)]
+            # by default it writes down every piece of every answer
+            child = await children.start("toxiproxy", argv, env={**os.environ, "LOG_LEVEL": LOG_LEVEL})
             await child.accepts(port)
             connection = Connection(LOOPBACK, port, child=child)
         version = await connection.version()

@@ -1,5 +1,6 @@
 """Whole runs with everything real: what stands in the record, and what happens when a part misbehaves."""
 
+import functools
 import os
 import re
 import signal
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -144,8 +146,8 @@ class TestBadRouters:
     @pytest.mark.parametrize(
         ("code", "said"),
         [
-            (STILLBORN, "router (exit code 1): not ready within 15 s at http://127.0.0.1:"),
-            (LIMPING, "router (exit code 7): must exit with 0 on SIGTERM"),
+            (STILLBORN, "router (ended with exit code 1): not ready within 15 s at http://127.0.0.1:"),
+            (LIMPING, "router (ended with exit code 7): must exit with 0 on SIGTERM"),
         ],
     )
     def test_one_that_cannot_start_or_end_is_an_error_with_its_log(self, tmp_path: Path, code: str, said: str) -> None:
@@ -158,7 +160,7 @@ class TestBadRouters:
         assert not (tmp_path / "short.real.jsonl").exists()
 
     def test_one_that_dies_during_the_run_is_an_error(self, tmp_path: Path) -> None:
-        with pytest.raises(ProcessError, match=r"router \(exit code 9\): ended during the run"):
+        with pytest.raises(ProcessError, match=r"^router ended with exit code 9 during the run; its log"):
             drill.run(short(), tmp_path, router_command=python(DYING))
         assert processes_with(str(tmp_path)) == []
 
@@ -213,6 +215,51 @@ class TestBusyMachine:
         said = r"short: machine too busy: .* s late at .* s, at most -1 s; try 2 of 2\n"
         assert re.fullmatch(said, capsys.readouterr().err)
         assert {verdict.state for verdict in judge(left).values()} == {"undecided"}
+
+
+class TestKilledParts:
+    @pytest.mark.parametrize(
+        ("word", "said"),
+        [
+            ("--reuse-idle-s", "router ended by SIGKILL during the run; its log "),
+            ("--control-port", "frontend a-0 ended by SIGKILL during the run; its log "),
+            ("-host", "toxiproxy ended by SIGKILL during the run; its log "),
+        ],
+    )
+    def test_one_that_is_killed_in_mid_run_is_named_at_once(self, tmp_path: Path, word: str, said: str) -> None:
+        events = tmp_path / "long.real.logs" / "b-0.events.jsonl"
+        minute = {"duration_s = 2": "duration_s = 60", "end_s = 1.5": "end_s = 59", '"200" = 8': '"200" = 295'}
+        text = functools.reduce(lambda text, old: text.replace(old, minute[old]), minute, LONG)
+
+        def kill() -> None:
+            wait_for(lambda: b"body_complete" in read_or_nothing(events), "the run has begun")
+            os.kill(child_with(word), signal.SIGKILL)
+
+        with ThreadPoolExecutor(1) as threads:
+            killing = threads.submit(kill)
+            begin_s = time.monotonic()
+            with pytest.raises(ProcessError) as caught:
+                drill.run(parse(text, Path("long.toml")), tmp_path)
+            killing.result()
+        assert time.monotonic() - begin_s < 45, "not only at the run's end"
+        first, *log = str(caught.value).splitlines()
+        assert first.startswith(said)
+        assert 1 <= len(log) <= 3
+        assert max(map(len, log)) <= 204
+        assert processes_with(str(tmp_path)) == []
+
+
+def child_with(word: str) -> int:
+    """Return the process id of this process's first child that has a word on its command line."""
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (path / "cmdline").read_bytes().split(b"\0")
+            parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue  # it has just ended
+        if parent == os.getpid() and word.encode() in words:
+            return int(path.name)
+    raise AssertionError(f"no child has {word} on its command line")
 
 
 class TestStoppedHarness:

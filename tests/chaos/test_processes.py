@@ -228,7 +228,7 @@ async def test_a_child_that_dies_ends_the_wait_at_once_with_its_log(tmp_path: Pa
         async with Children(tmp_path) as children:
             child = await children.start("router", [PYTHON, "-c", source])
             begin = time.monotonic()
-            with pytest.raises(ProcessError, match=r"router \(exit code 2\): ended before it was ready") as caught:
+            with pytest.raises(ProcessError, match=r"^router ended with exit code 2 before it was ready; ") as caught:
                 await (child.ready_line("ready") if way == "line" else child.accepts(ports.take()))
             assert time.monotonic() - begin < READY_WAIT_S / 2
     assert "    config: bad port" in str(caught.value)
@@ -241,6 +241,35 @@ async def test_a_child_that_is_never_ready_is_given_up_on(tmp_path: Path) -> Non
         await child.ready_line("ready")
         with pytest.raises(ProcessError, match=r"router \(running\): not ready within 0.2 s: no line with 'go'"):
             await child.ready_line("go", timeout_s=0.2)
+
+
+async def test_an_error_shows_the_last_lines_of_the_log_cut_to_a_length(tmp_path: Path) -> None:
+    source = "for n in range(9): print(n, 'x' * 500)"
+    async with Children(tmp_path) as children:
+        child = await children.start("a-0", [PYTHON, "-c", source], title="frontend a-0")
+        await child.wait(timeout_s=10)
+        told = str(child.death("during the run"))
+    first, *lines = told.splitlines()
+    assert first == f"frontend a-0 ended with exit code 0 during the run; its log {tmp_path / 'a-0.log'} ends:"
+    assert lines == [f"    {n} {'x' * 198}" for n in (6, 7, 8)]
+
+
+async def test_a_child_that_ends_while_it_is_needed_is_told_in_place_of_what_broke(tmp_path: Path) -> None:
+    async with Children(tmp_path) as children:
+        child = await children.start("a-0", [PYTHON, "-c", SLEEPER], title="frontend a-0")
+        children.check()
+
+        async def breaks(number: int) -> None:
+            async with children.needed():
+                child.send_signal(number)
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            await breaks(0)
+        with pytest.raises(ProcessError, match=r"^frontend a-0 ended by SIGKILL during the run; its log"):
+            await breaks(signal.SIGKILL)
+        with pytest.raises(ProcessError, match=r"^frontend a-0 ended by SIGKILL during the run; its log"):
+            await children.watch()
 
 
 async def test_a_half_written_line_is_not_taken(tmp_path: Path) -> None:
@@ -322,6 +351,6 @@ def test_the_guardian_notices_its_parent_when_a_fork_keeps_the_pipe(tmp_path: Pa
 
 def test_repr_shows_state(tmp_path: Path) -> None:
     process = subprocess.Popen([PYTHON, "-c", ""])
-    child = Child(name="x", process=process, log_path=tmp_path / "x.log", log_start=0)
+    child = Child(name="x", title="x", process=process, log_path=tmp_path / "x.log", log_start=0)
     process.wait()
-    assert repr(child) == f"Child(x, pid {process.pid}, exit code 0)"
+    assert repr(child) == f"Child(x, pid {process.pid}, ended with exit code 0)"
