@@ -25,7 +25,7 @@ from chaos.frontend import process as frontend_process
 from chaos.frontend.remote import Remote
 from chaos.ports import LOOPBACK, PortReservations
 from chaos.probe_book import ProbeBook
-from chaos.processes import READY_WAIT_S, Child, Children
+from chaos.processes import Child, Children
 from chaos.provision import Server
 from chaos.routers import reference
 from chaos.toxiproxy import Toxiproxy
@@ -34,7 +34,6 @@ from scenarios.spec import Pool, Scenario
 
 ROOT = Path(__file__).resolve().parent.parent
 FRONTEND = (sys.executable, "-P", "-m", "chaos.frontend")
-READY_POLL_S = 0.02
 READY_CALL_S = 1.0
 """Longest wait for one answer while the router starts."""
 
@@ -200,12 +199,7 @@ class _Starter:
 
     async def _router(self, argv: Sequence[str], ready_url: str) -> Child:
         child = await self._children.start("router", argv, env=self._env)
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + READY_WAIT_S
-        while not await self._answers(ready_url):
-            if child.returncode is not None or loop.time() > deadline_s:
-                raise child.failure(f"not ready within {READY_WAIT_S:g} s at {ready_url}")
-            await asyncio.sleep(READY_POLL_S)
+        await child.ready(lambda: self._answers(ready_url), f"no 200 from {ready_url}")
         return child
 
     async def _answers(self, url: str) -> bool:

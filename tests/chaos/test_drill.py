@@ -146,7 +146,8 @@ class TestBadRouters:
     @pytest.mark.parametrize(
         ("code", "said"),
         [
-            (STILLBORN, "router (ended with exit code 1): not ready within 15 s at http://127.0.0.1:"),
+            (STILLBORN, "router ended with exit code 1 before it was ready; "),
+            ("", "router ended with exit code 0 before it was ready; "),
             (LIMPING, "router (ended with exit code 7): must exit with 0 on SIGTERM"),
         ],
     )
