@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 
 from scenarios.plan import Planned, first_connect_max_s, plan
-from scenarios.rules import Problem, during, enough, nominal_end_s, serves
+from scenarios.rules import Problem, during, enough, nominal_end_s
 from scenarios.spec import EXACT_MARGIN_S, Fault, Pool, Scenario
 
 EXACT_SPACING_S = 0.05
@@ -20,26 +20,40 @@ _ROUNDING_S = 1e-9
 
 
 def problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield every reason why `exact = true` cannot hold; asks for a scenario without other problems."""
-    planned = plan(scenario)
-    if any(True for _ in _clients(scenario)):
-        yield from _clients(scenario)
+    """Yield every reason why `exact = true` cannot hold; asks for a scenario without other problems.
+
+    First what must be planned otherwise, load and faults; then what could be mended at other places too.
+    """
+    random = list(_random(scenario))
+    if random:
+        yield from random
         return
-    for index, fault in enumerate(scenario.faults):
-        pool = next(pool for pool in scenario.pools if pool.id == fault.pool)
-        able = [operation for operation in planned if pool in serves(scenario, scenario.load[operation.load])]
-        yield from _edges(f"faults[{index}]", fault, able)
-        yield from _idle(scenario, f"faults[{index}]", fault, pool, able)
-        yield from _pending(scenario, f"faults[{index}]", fault, able)
+    planned = plan(scenario)
+    faults = [(f"faults[{index}]", fault, _pool(scenario, fault)) for index, fault in enumerate(scenario.faults)]
+    able = {pool.id: [o for o in planned if scenario.load[o.load].model == pool.model] for _, _, pool in faults}
+    for key, fault, pool in faults:
+        yield from _edges(key, fault, able[pool.id])
+    yield from _resends(scenario)
+    for key, fault, pool in faults:
+        yield from _idle(scenario, key, fault, pool, able[pool.id])
+        yield from _pending(scenario, key, fault, able[pool.id])
     yield from _order(scenario, planned)
     yield from _timeouts(scenario, planned)
 
 
-def _clients(scenario: Scenario) -> Iterator[Problem]:
+def _pool(scenario: Scenario, fault: Fault) -> Pool:
+    return next(pool for pool in scenario.pools if pool.id == fault.pool)
+
+
+def _random(scenario: Scenario) -> Iterator[Problem]:
     for index, load in enumerate(scenario.load):
         if load.arrivals != "even":
             remedy = 'arrivals = "even", or exact = false'
             yield Problem(f"load[{index}].arrivals", f"{load.arrivals} arrivals cannot be exact", remedy)
+
+
+def _resends(scenario: Scenario) -> Iterator[Problem]:
+    for load in scenario.load:
         if load.client == "openai" and load.max_retries > 0 and scenario.expect.sdk_resends != 0:
             what = "is not 0, but the SDK draws its waits at random, so what it sends again cannot be exact"
             yield Problem("expect.sdk_resends", what, "sdk_resends = 0, or max_retries = 0, or exact = false")
@@ -50,7 +64,9 @@ def _edges(key: str, fault: Fault, able: list[Planned]) -> Iterator[Problem]:
         near = min(able, key=lambda operation: abs(operation.t_s - at_s))
         if abs(near.t_s - at_s) < EXACT_MARGIN_S - _ROUNDING_S:
             what = f"{at_s:g} is within {EXACT_MARGIN_S:g} s of the arrival of {near.operation_id} at {near.t_s:g}"
-            yield Problem(f"{key}.{edge}", what, "leave a gap in the load around it, by several [[load]] entries")
+            yield Problem(
+                f"{key}.{edge}", what, "end one [[load]] before it and begin another after it, or exact = false"
+            )
 
 
 def _idle(scenario: Scenario, key: str, fault: Fault, pool: Pool, able: list[Planned]) -> Iterator[Problem]:

@@ -21,6 +21,12 @@ CATALOG = Path(__file__).parent / "catalog"
 SCENARIO_BYTES_MAX = 64 * 1024
 """A scenario is a page of text; what is larger is some other file."""
 
+_EXAMPLES = {
+    "expect": 'say what clients must see, and how often: expect.answers = { "200" = 10 }, above the first [table]',
+    "expect.answers": 'say what clients must see, and how often: answers = { "200" = 10, "break" = [0, 3] }',
+}
+"""What to write where a table is missing and the word for it would not help."""
+
 
 class LoadError(ValueError):
     """A scenario cannot be used; the text is one line with file, key, what is wrong and the remedy."""
@@ -114,7 +120,8 @@ def _convert(data: dict[str, Any], path: Path) -> Scenario:
         key, what = _located(str(error))
         if "[...]" in key:
             key = key.replace("[...]", "." + culprit(data, key.split("[...]")[0], int | Range))
-        raise LoadError(path, key, what, f"give {takes(key) or 'what the schema says'}") from None
+        remedy = _EXAMPLES.get(key, f"give {takes(key) or 'what the schema says'}")
+        raise LoadError(path, key, what, remedy) from None
 
 
 def _located(message: str) -> tuple[str, str]:

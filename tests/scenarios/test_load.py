@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scenarios import load as load_module
 from scenarios.load import SCENARIO_BYTES_MAX, LoadError, catalog, load, parse
+from scenarios.spec import Scenario
 from tests.scenarios.doctored import DRILLS, planned
 
 Data = dict[str, Any]
@@ -100,7 +103,14 @@ def test_written_as_inline_tables_a_scenario_is_the_same() -> None:
         (set_("new\nline", to=1), "new\\nline: unknown key"),
         (drop("seed"), "seed: is missing; remedy: give an integer >= 0"),
         (drop("load", 0, "rate_rps"), "load[0].rate_rps: is missing; remedy: give a number > 0 and <= 1000"),
-        (drop("expect", "answers"), "expect.answers: is missing; remedy: give a table"),
+        (
+            drop("expect"),
+            "expect: is missing; remedy: say what clients must see, and how often: expect.answers = {",
+        ),
+        (
+            drop("expect", "answers"),
+            "expect.answers: is missing; remedy: say what clients must see, and how often: answers = {",
+        ),
         (set_("load", 0, "rate_rps", to="ten"), "load[0].rate_rps: expected float, got str; remedy: give a number > 0"),
         (set_("load", 0, "stream", to=1), "load[0].stream: expected bool, got int; remedy: give true or false"),
         (set_("load", 0, "client", to="opnai"), "load[0].client: invalid value 'opnai'; remedy: give one of openai"),
@@ -201,6 +211,31 @@ def test_arrivals_drawn_at_random_are_not_exact() -> None:
     data["load"][1]["arrivals"] = "poisson"
     data["expect"]["answers"] = {"200": [1, 99]}
     assert "load[1].arrivals: poisson arrivals cannot be exact" in refusal(data)
+
+
+def test_what_makes_exactness_impossible_is_said_before_what_could_be_mended_elsewhere() -> None:
+    """The load runs through both edges of a fault, and its SDK may send again: the load has to change anyway."""
+    data = valid()
+    data["load"] = [{"rate_rps": 10, "start_s": 0.2, "end_s": 3.0, "client": "openai"}]
+    data["faults"].append({"kind": "refused", "pool": "west", "inject_s": 1.55, "clear_s": 2.0})
+    data["expect"] = {"answers": {"200": [1, 99]}}
+    problems = [problem.key for problem in load_module.problems(parse_loose(data))]
+    edges = [f"faults[{index}].{edge}" for index in (0, 1) for edge in ("inject_s", "clear_s")]
+    assert problems[:5] == [*edges, "expect.sdk_resends"]
+    assert refusal(data).endswith("remedy: end one [[load]] before it and begin another after it, or exact = false")
+
+
+def parse_loose(data: Data) -> Scenario:
+    """Read a scenario that is not exact, and call it exact."""
+    return msgspec.structs.replace(parse(document({**data, "exact": False}), FILE), exact=True)
+
+
+def test_the_example_for_a_missing_expectation_can_be_written_so() -> None:
+    data = valid()
+    del data["expect"]
+    example = re.search(r"often: (.*), above", refusal(data))
+    assert example
+    assert tomllib.loads(example[1]) == {"expect": {"answers": {"200": 10}}}
 
 
 def test_arrivals_that_could_change_places_are_not_exact() -> None:
