@@ -16,6 +16,8 @@ from msgspec import Struct
 from scenarios.spec import Scenario
 
 SCHEMA = 1
+_META_WITHIN_BYTES = 100
+"""A record says so at its very beginning; other files may have a line of any length."""
 Mode = Literal["real", "simulated"]
 RequestEnd = Literal["done", "error_frame", "eof_no_done", "reset", "client_left", "refused", "timeout"]
 EventKind = Literal[
@@ -236,16 +238,24 @@ def read(path: Path) -> Record:
     try:
         lines = path.read_bytes().splitlines()
     except OSError as error:
-        msg = f"{path}: {error.strerror}; remedy: name a record file written by drill, simulate or compare"
+        msg = f"{path}: {error.strerror}; remedy: name a .jsonl file written by drill, simulate or compare"
         raise RecordError(msg) from None
     if not lines:
         msg = f"{path}: empty; remedy: run the scenario again"
+        raise RecordError(msg)
+    if not _is_meta(lines[0]):
+        msg = f"{path}: not a record; remedy: name a .jsonl file written by drill, simulate or compare"
         raise RecordError(msg)
     meta = _decode(path, 1, lines[0], Meta)
     if meta.schema != SCHEMA:
         msg = f"{path}:1: schema {meta.schema}, this version reads {SCHEMA}; remedy: run the scenario again"
         raise RecordError(msg)
     return Record(meta, [_decode(path, number, line, Row) for number, line in enumerate(lines[1:], start=2)])
+
+
+def _is_meta(line: bytes) -> bool:
+    """Whether this is the first line of a record, however badly it goes on."""
+    return b'"type":"meta"' in line[:_META_WITHIN_BYTES].replace(b" ", b"")
 
 
 def _decode(path: Path, number: int, line: bytes, kind: Any) -> Any:

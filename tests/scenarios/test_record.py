@@ -57,8 +57,31 @@ def test_what_cannot_be_read(spoil: object, says: str, tmp_path: Path) -> None:
     assert str(caught.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"mode,operation_id\nreal,op-0-0\n",
+        b"<!DOCTYPE html>\n<html>\n",
+        b'name = "refused"\nseed = 1\n',
+        b"\x89PNG\r\n\x1a\n\x00\xff",
+        b"{}\n",
+        b"[1, 2]\n",
+        b'{"type":"send","request_id":"op-0-0-r0"}\n',
+        b"\n\n",
+    ],
+    ids=["csv", "html", "toml", "png", "object", "array", "send log", "blank"],
+)
+def test_what_is_no_record_at_all(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(content)
+    with pytest.raises(RecordError) as caught:
+        read(path)
+    told = "not a record; remedy: name a .jsonl file written by drill, simulate or compare"
+    assert str(caught.value) == f"{path}: {told}"
+
+
 def test_a_record_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match="No such file or directory; remedy: name a record file written by drill"):
+    with pytest.raises(RecordError, match=r"No such file or directory; remedy: name a \.jsonl file written by drill"):
         read(tmp_path / "none.jsonl")
 
 
