@@ -2,7 +2,7 @@
 
 import sys
 
-from router.cli import serve
+from router.cli import MODULE, main
 
 if __name__ == "__main__":
-    sys.exit(serve(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:], MODULE))

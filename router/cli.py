@@ -1,6 +1,7 @@
 """Command line of the router: `python -m router --port N --pool a=http://127.0.0.1:9001 --pool b=...`.
 
-Exit codes: 0 ended in order, 2 bad input, 3 the environment refuses (port in use).
+`pooldrill serve` is the same; each calls itself by its own name. Exit codes: 0 ended in order, 2 bad input, 3 the
+environment refuses (port in use).
 """
 
 import argparse
@@ -17,6 +18,8 @@ from router.settings import Settings, ShellConfig
 EXIT_USAGE = 2
 EXIT_ENVIRONMENT = 3
 PORT_MAX = 65_535
+SERVE = "pooldrill serve"
+MODULE = "python -m router"
 
 
 class _UsageError(ValueError):
@@ -31,10 +34,15 @@ class _Parser(argparse.ArgumentParser):
 
 def serve(argv: list[str]) -> int:
     """Run a router until SIGTERM or SIGINT; returns the exit code."""
+    return main(argv, SERVE)
+
+
+def main(argv: list[str], prog: str) -> int:
+    """Run a router that calls itself `prog`, the name it was started with."""
     try:
-        settings = read_settings(argv)
+        settings = read_settings(argv, prog)
     except _UsageError as error:
-        print(f"router: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return EXIT_USAGE
     # Only now: aiohttp's import is half of the start, and a usage error should not wait for it.
     from router.app import run  # noqa: PLC0415
@@ -43,14 +51,14 @@ def serve(argv: list[str]) -> int:
     try:
         asyncio.run(run(settings))
     except CannotStart as error:
-        print(f"router: {error}", file=sys.stderr)
+        print(f"{prog}: {error}", file=sys.stderr)
         return EXIT_ENVIRONMENT
     return 0
 
 
-def read_settings(argv: list[str]) -> Settings:
+def read_settings(argv: list[str], prog: str = SERVE) -> Settings:
     """Read the command line. Raises a one-line error; `--help` prints and exits."""
-    arguments = _parser(with_help="--help" in argv or "-h" in argv).parse_args(argv)
+    arguments = _parser(prog, with_help="--help" in argv or "-h" in argv).parse_args(argv)
     try:
         return Settings(
             pools=parse_pools(arguments.pool),
@@ -65,23 +73,31 @@ def read_settings(argv: list[str]) -> Settings:
         raise _UsageError(f"--pool: {error}") from None
     except ConfigError as error:
         problem = in_words_of_options(str(error), RouterConfig, ShellConfig)
-        raise _UsageError(f"{problem}; remedy: see python -m router --help") from None
+        raise _UsageError(f"{problem}; remedy: see {prog} --help") from None
 
 
-def _parser(*, with_help: bool) -> argparse.ArgumentParser:
+def _parser(prog: str, *, with_help: bool) -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m router",
+        prog=prog,
         description="Reference router for pools of LLM inference servers: fails over only what was provably not sent.",
         allow_abbrev=False,
     )
     parser.add_argument("--port", type=_port, required=True, metavar="N", help="port to listen on; 0: any free one")
-    parser.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--host", type=_host, default="127.0.0.1", metavar="ADDRESS", help="address to listen on (%(default)s)"
+    )
     parser.add_argument("--pool", action="append", required=True, metavar=FORM, help="a pool; once for each")
     parser.add_argument("--admin-port", type=_port, metavar="M", help="port of 127.0.0.1 for /metrics; none without it")
     parser.add_argument("--send-log", type=_log_file, metavar="FILE", help="JSON line for every send, appended to FILE")
     for kind in (RouterConfig, ShellConfig):
         add_options(parser, kind, with_help=with_help)
     return parser
+
+
+def _host(text: str) -> str:
+    if not text.strip():  # asyncio would take it for every address of the machine
+        raise argparse.ArgumentTypeError("is empty; give an address or a name, 0.0.0.0 for all")
+    return text
 
 
 def _port(text: str) -> int:

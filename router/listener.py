@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import socket
 from collections.abc import Callable
 
 from aiohttp import web
@@ -59,11 +60,18 @@ class Listener:
         loop = asyncio.get_running_loop()
         try:
             self._sockets = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
-        except OSError as error:
-            reason = "it is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno or errno.EINVAL)
-            raise CannotStart(
-                f"cannot listen on {self._host}:{self._port}: {reason}; remedy: another {self._option}"
-            ) from None
+        except (OSError, ValueError) as error:
+            raise CannotStart(f"cannot listen on {self._host}:{self._port}: {self._why(error)}") from None
+
+    def _why(self, error: OSError | ValueError) -> str:
+        """Say what is wrong with the address, and which option to change. A ValueError is a name that cannot be one."""
+        if isinstance(error, socket.gaierror | ValueError):
+            return f"{self._host!r} cannot be looked up; remedy: another --host"
+        # asyncio has no number for an error when it has passed over all of a name's addresses
+        if error.errno in {errno.EADDRNOTAVAIL, None}:
+            return f"{self._host} is no address of this machine; remedy: another --host"
+        reason = "it is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno)
+        return f"{reason}; remedy: another {self._option}"
 
     async def drain(self, timeout_s: float, hurry: asyncio.Event) -> None:
         """Take no new connection, close the idle ones, and wait until the others have had their answers.

@@ -14,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 
-from router.cli import read_settings, serve
+from router.cli import main, read_settings, serve
 from router.core.config import RouterConfig
 from router.settings import ShellConfig
 from scenarios.record import Send
@@ -45,6 +45,7 @@ START_S = 15.0
         ([*GIVEN, "--drain-timeout-s", "inf"], "--drain-timeout-s"),
         ([*GIVEN, "--metrics-prefix", "a-b"], "--metrics-prefix"),
         ([*GIVEN, "--send-log", "/no/such/directory/file"], "--send-log"),
+        ([*GIVEN, "--host", ""], "--host"),
         ([*GIVEN, "--dead", "1"], "--dead"),
         ([*GIVEN, "--pool", "b"], "--pool"),
         ([*GIVEN, "--pool", "b=127.0.0.1:9002"], "--pool"),
@@ -69,10 +70,13 @@ def test_bad_input_is_one_line_with_key_and_remedy(
     out, said = capsys.readouterr()
     assert out == ""
     assert said.count("\n") == 1
-    assert said.startswith("router: ")
+    assert said.startswith("pooldrill serve: ")
     assert key in said
     assert "remedy: " in said
     assert "secret" not in said
+    assert "python -m router" not in said
+    assert main(argv, "python -m router") == 2
+    assert capsys.readouterr().err == said.replace("pooldrill serve", "python -m router")
 
 
 def test_a_pool_may_have_many_frontends_and_models() -> None:
@@ -97,11 +101,13 @@ def test_every_knob_is_an_option_and_defaults_are_the_dataclasses_own() -> None:
     )
 
 
-def test_help_explains_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("prog", ["pooldrill serve", "python -m router"])
+def test_help_explains_every_option(prog: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
-        serve(["--help"])
+        main(["--help"], prog)
     assert left.value.code == 0
     told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith(f"usage: {prog} ")
     for part in ("--deadline-s S", "Bound on patience, both sends", "(default: 600.0)", "--metrics-prefix STR"):
         assert part in told
 
@@ -219,4 +225,21 @@ async def test_a_port_in_use_is_the_environments_fault(option: str, tmp_path: Pa
         async with process(*argv, log=tmp_path / "log") as router:
             assert await ended(router) == 3
     said = (tmp_path / "log").read_text()
-    assert said == f"router: cannot listen on 127.0.0.1:{port}: it is in use; remedy: another {option}\n"
+    assert said == f"python -m router: cannot listen on 127.0.0.1:{port}: it is in use; remedy: another {option}\n"
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("no.such.host.invalid", "'no.such.host.invalid' cannot be looked up"),
+        ("a..b", "'a..b' cannot be looked up"),
+        ("127.0.0.1 ", "'127.0.0.1 ' cannot be looked up"),
+        ("192.0.2.1", "192.0.2.1 is no address of this machine"),  # a network for documentation, RFC 5737
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_the_hosts_fault(
+    host: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert serve([*GIVEN, "--host", host]) == 3
+    told = capsys.readouterr().err
+    assert told == f"pooldrill serve: cannot listen on {host}:0: {said}; remedy: another --host\n"
