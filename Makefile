@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup python packages toxiproxy requirements demo test check lint types unit simulated scenarios soak \
-	coverage mutants clean distclean
+	coverage mutants bench-core clean distclean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -125,6 +125,9 @@ MODULE := forwarding
 
 mutants: $(INSTALLED) ## mutants of one module of router/core against its playbooks (MODULE=...)
 	@$(BIN)/python tests/mutation/run.py $(MODULE)
+
+bench-core: $(INSTALLED) ## what one decision costs, against one bare aiohttp request
+	@$(BIN)/python -m tests.benchmarks.bench_core
 
 clean: ## remove what runs and checks leave behind
 	rm -rf out .coverage* coverage.xml .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
