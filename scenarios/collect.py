@@ -3,13 +3,13 @@
 `scenarios/catalog/refused.toml::real::never_twice` is one id. Each run is made once a session, when the first item asks
 for it, so `-k simulated` starts nothing real. With several workers the items of one file stay on one of them, whatever
 `--dist` says. A scenario that cannot be read is a failing item. A run that could not be made, or must not be judged, is
-an error of its items, with the runner's own words; nothing ever skips.
+an error of its items: the first tells it in the runner's own words, the others name the first. Nothing ever skips.
 """
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,7 +23,7 @@ from scenarios.verdict import Verdict
 
 SUITE = "scenarios"
 """The folder whose .toml files are scenarios. Elsewhere in the checkout one must be named on the command line; outside
-of it pytest must be told of the project too: `python -m pytest -c pyproject.toml -p conftest FILE.toml`."""
+of it pytest must be told of the project too: `pytest -c CHECKOUT/pyproject.toml -p conftest FILE.toml`."""
 MODES: tuple[Mode, ...] = ("real", "simulated")
 
 
@@ -51,25 +51,55 @@ class ScenarioPlugin:
         return LoadFileScheduling(config, log)
 
 
+class NoRun(Exception):
+    """There is no run to judge, and why has been told already."""
+
+
 class Runs:
     """The runs of a session, each made when it is first asked for; a failed one is not tried again."""
 
     def __init__(self, runners: Mapping[Mode, Runner], out: Path) -> None:
-        self.out = out
+        self._out = out
         self._runners = runners
-        self._made: dict[tuple[Path, Mode], Record | Exception] = {}
+        self._made: dict[tuple[Path, Mode], Record | _Failure] = {}
+        self._written: set[Path] = set()
 
-    def get(self, file: Path, scenario: Scenario, mode: Mode) -> Record:
-        """Return the record of a run. Raises what its runner raised, to every item that asks."""
+    def get(self, file: Path, scenario: Scenario, mode: Mode, *, asker: str) -> Record:
+        """Return the record of a run. Raises what its runner raised to the item that asked first, NoRun to all others.
+
+        `asker` is the id of the item.
+        """
         if (file, mode) not in self._made:
+            path = record_path(self._out, scenario.name, mode)
+            before = _stamp(path)
             try:
-                self._made[file, mode] = valid_run(self._runners[mode], scenario, self.out)
+                self._made[file, mode] = valid_run(self._runners[mode], scenario, self._out)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is the result of this run
-                self._made[file, mode] = error
+                self._made[file, mode] = _Failure(error, asker)
+            if _stamp(path) != before:  # a run that must not be judged may have left its record too
+                self._written.add(path)
         made = self._made[file, mode]
-        if isinstance(made, Exception):
-            raise made
-        return made
+        if not isinstance(made, _Failure):
+            return made
+        if made.told_by != asker:
+            raise NoRun(f"no run: see {made.told_by}")
+        raise made.error
+
+    def written(self, scenario: Scenario, modes: Iterable[Mode]) -> list[Path]:
+        """Return the records that this session has written; those of an earlier one tell nothing about it."""
+        paths = (record_path(self._out, scenario.name, mode) for mode in modes)
+        return [path for path in paths if path in self._written]
+
+
+class _Failure(NamedTuple):
+    """What a runner raised, and the item that tells it."""
+
+    error: Exception
+    told_by: str
+
+
+def _stamp(path: Path) -> int | None:
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 class ScenarioFile(pytest.File):
@@ -105,17 +135,19 @@ class Part(pytest.Collector):
         for name, check in self.checks.items():
             yield CheckItem.from_parent(self, name=name, check=check)
 
-    def records(self) -> list[Record]:
+    def records(self, *, asker: str) -> list[Record]:
         """Return the records that the checks look at; makes the runs that are still missing."""
-        file = self.getparent(ScenarioFile)
-        assert file is not None, "a part belongs to a file"
-        return [file.runs.get(file.path, self.scenario, mode) for mode in self.modes]
+        return [self._runs.get(self.path, self.scenario, mode, asker=asker) for mode in self.modes]
 
-    def paths(self) -> list[Path]:
-        """Return where the records are."""
+    def written(self) -> list[Path]:
+        """Return where the records are, if this session has written them."""
+        return self._runs.written(self.scenario, self.modes)
+
+    @property
+    def _runs(self) -> Runs:
         file = self.getparent(ScenarioFile)
         assert file is not None, "a part belongs to a file"
-        return [record_path(file.runs.out, self.scenario.name, mode) for mode in self.modes]
+        return file.runs
 
 
 class CheckFailed(Exception):
@@ -137,13 +169,15 @@ class CheckItem(pytest.Item):
         """Make the runs; what goes wrong here is an error, not a failed check."""
         problem = ""
         try:
-            self._records = self._part.records()
+            self._records = self._part.records(asker=self.nodeid)
+        except NoRun as error:
+            problem = str(error)
         except Exception as error:
             if not hasattr(error, "exit_code"):  # a defect: its stack is what helps
                 raise
-            problem = str(error)
+            problem = f"{error}\n{self._about()}"
         if problem:
-            pytest.fail(f"{problem}\n{self._about()}", pytrace=False)
+            pytest.fail(problem, pytrace=False)
 
     def runtest(self) -> None:
         """Judge. Raises CheckFailed unless the check passes."""
@@ -168,12 +202,12 @@ class CheckItem(pytest.Item):
 
     def _about(self) -> str:
         part = self._part
-        records = " and ".join(str(_short(path, self.config.invocation_params.dir)) for path in part.paths())
-        return (
-            f"  scenario  {part.scenario.name}, seed {part.scenario.seed}, mode {part.name}\n"
-            f"  rerun     pytest {shlex.quote(self.nodeid)}\n"
-            f"  record    {records}"
-        )
+        lines = [
+            f"  scenario  {part.scenario.name}, seed {part.scenario.seed}, mode {part.name}",
+            f"  rerun     pytest {shlex.quote(self.nodeid)}",
+        ]
+        records = [str(_short(path, self.config.invocation_params.dir)) for path in part.written()]
+        return "\n".join([*lines, f"  record    {' and '.join(records)}"] if records else lines)
 
 
 class Unreadable(pytest.Item):

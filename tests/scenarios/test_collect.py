@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.agreement import agreement_for
 from scenarios.checks import checks_for
 from scenarios.load import CATALOG
 from tests.scenarios.doctored import DRILLS, planned
@@ -205,11 +206,39 @@ def test_a_run_that_cannot_be_judged_is_an_error(
     monkeypatch.setenv("CI", ci)
     suite.take("refused")
     suite.with_real(change)
-    result = suite.run("scenarios", "-k", "real and sends")
+    result = suite.run("scenarios", "-k", "real and sends", "-p", "no:randomly")
     assert set(result.parseoutcomes()) == {"errors", "deselected"}
     result.stdout.fnmatch_lines([says, "  scenario  refused, seed 1, mode real"])
     assert "During handling" not in result.stdout.str()
     assert suite.runs == ["refused real main"], "a run that failed is not made again for the next check"
+
+
+@pytest.mark.parametrize("change", [INVALID, TAKEN, DEFECT])
+def test_why_there_is_no_run_is_told_once(suite: Suite, change: str) -> None:
+    suite.take("refused")
+    suite.with_real(change)
+    result = suite.run("scenarios", "-k", "not simulated", "-p", "no:randomly")
+    errors = result.parseoutcomes()["errors"]
+    first = "scenarios/catalog/refused.toml::real::never_twice"
+    assert errors == len(checks_for(planned("refused"))) + len(agreement_for(planned("refused")))
+    assert result.stdout.str().count(f"\nno run: see {first}\n") == errors - 1
+    assert result.stdout.str().count("  rerun  ") <= 1
+
+
+def test_a_record_of_an_earlier_session_is_not_shown(suite: Suite) -> None:
+    suite.take("refused")
+    suite.run("scenarios", "-k", "real")
+    assert (suite.pytester.path / "out" / "refused.real.jsonl").is_file()
+    suite.with_real(TAKEN)
+    told = suite.run("scenarios", "-k", "real and never_twice").stdout.str()
+    assert "  rerun  " in told
+    assert "  record  " not in told
+
+
+def test_the_record_of_a_run_that_must_not_be_judged_is_shown(suite: Suite) -> None:
+    suite.take("refused")
+    suite.with_real(INVALID)
+    suite.run("scenarios", "-k", "real and never_twice").stdout.fnmatch_lines(["  record    out/refused.real.jsonl"])
 
 
 def test_a_defect_of_a_runner_shows_its_stack(suite: Suite) -> None:
@@ -271,12 +300,13 @@ def test_any_order_will_do(suite: Suite, seed: str) -> None:
     assert len(suite.runs) == 4
 
 
-def test_a_scenario_outside_of_the_checkout(tmp_path: Path) -> None:
+@pytest.mark.parametrize("inside", [True, False], ids=["from the checkout", "from another directory"])
+def test_a_scenario_outside_of_the_checkout(inside: bool, tmp_path: Path) -> None:
     shutil.copy(DRILLS / "refused.toml", tmp_path)
-    command = [sys.executable, "-m", "pytest", "-c", "pyproject.toml", "-p", "conftest", "-q", "-k", "simulated"]
+    options = ["-c", str(ROOT / "pyproject.toml"), "-p", "conftest", "-q", "-k", "simulated"]
     ran = subprocess.run(
-        [*command, tmp_path / "refused.toml", "--out", tmp_path / "out"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        [Path(sys.executable).with_name("pytest"), *options, tmp_path / "refused.toml", "--out", tmp_path / "out"],
+        cwd=ROOT if inside else tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert f"{len(checks_for(planned('refused')))} passed" in ran.stdout, ran.stdout + ran.stderr
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["refused.simulated.jsonl"]
