@@ -30,8 +30,8 @@ from router.waiting import wait
 class Chat:
     """Forwards inference requests.
 
-    `via` is this router's own name, by which it recognises a loop; `on_first_byte` is told after how many seconds the
-    first byte of an answer was passed on.
+    `via` is this router's own name, another one at each start: by it the router recognises a loop, and names requests
+    that have no id. `on_first_byte` is told after how many seconds the first byte of an answer was passed on.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Chat:
         self._body_bytes_max = body_bytes_max
         self._via = via
         self._on_first_byte = on_first_byte
-        self._unnamed = count(1)
+        self._unnamed = (f"{via}-{number}" for number in count(1))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""

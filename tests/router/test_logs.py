@@ -15,7 +15,7 @@ from router.send_log import FLUSH_S, SendLogFile, SendRow
 from scenarios.record import Send
 from tests.router import raw_pool
 from tests.router.live import live, until
-from tests.router.raw_pool import RawPool, Refusing, cut
+from tests.router.raw_pool import RawPool, Refusing, cut, ok
 
 ROW = SendRow(
     request_id="r", attempt=1, pool="a", frontend="a-0", t_start=1.0, t_end=2.0, slot_taken=False, delivery="unsent",
@@ -46,6 +46,18 @@ async def test_a_send_log_is_appended_to(tmp_path: Path) -> None:
             async with live(tmp_path, refusing.url) as router:
                 await router.ask()
             assert len(router.rows()) == runs
+
+
+async def test_requests_without_an_id_have_a_name_that_no_other_start_gives(tmp_path: Path) -> None:
+    async with RawPool(ok) as pool:
+        for _ in range(2):
+            async with live(tmp_path, pool.url) as router:
+                for _ in range(2):
+                    assert "x-request-id" not in (await router.post(b'{"model": "m"}')).headers
+        assert pool.header("x-request-id") == []
+    names = [row.request_id for row in router.rows()]
+    assert len(set(names)) == 4
+    assert all(name.startswith("unnamed-pooldrill-") for name in names)
 
 
 async def test_stamps_have_a_zone(tmp_path: Path) -> None:
