@@ -43,10 +43,14 @@ class Front:
         return answer
 
     async def _not_found(self, request: web.BaseRequest) -> web.StreamResponse:
+        asked = f"{request.method} {request.rel_url.raw_path} is not served here"
+        request_id = request.headers.get(REQUEST_ID)
         methods = self._methods.get(request.rel_url.raw_path)
-        hint = f"it takes {' and '.join(methods)}" if methods else f"known are {', '.join(self._methods)}"
-        message = f"{request.method} {request.rel_url.raw_path} is not served here: {hint}."
-        return error(Code.NOT_FOUND, message, request_id=request.headers.get(REQUEST_ID))
+        if methods is None:
+            return error(Code.NOT_FOUND, f"{asked}: known are {', '.join(self._methods)}.", request_id=request_id)
+        answer = error(Code.METHOD_NOT_ALLOWED, f"{asked}: it takes {' and '.join(methods)}.", request_id=request_id)
+        answer.headers["Allow"] = ", ".join(methods)
+        return answer
 
 
 async def health(_: web.BaseRequest) -> web.StreamResponse:

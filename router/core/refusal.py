@@ -35,6 +35,7 @@ class Code(StrEnum):
     CLIENT_TOO_SLOW = "client_too_slow"
     LOOP_DETECTED = "loop_detected"
     NOT_FOUND = "not_found"  # a path the router does not serve
+    METHOD_NOT_ALLOWED = "method_not_allowed"  # a path it serves, but not so
 
 
 CLIENT_LEFT = "client_left"
@@ -54,6 +55,7 @@ STATUS: dict[Code, int] = {
     Code.CLIENT_TOO_SLOW: 408,
     Code.LOOP_DETECTED: 508,
     Code.NOT_FOUND: 404,
+    Code.METHOD_NOT_ALLOWED: 405,
 }
 
 _CODE_OF_REASON: dict[Reason, Code] = {

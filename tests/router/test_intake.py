@@ -148,8 +148,8 @@ async def test_a_header_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/"), ("GET", "/metrics"), ("GET", "/v1/chat/completions"), ("POST", "/v1/models"), ("POST", "/v1/images"),
-     ("POST", "/v1/chat/completions/"), ("POST", "/v1/%63hat/completions")],
+    [("GET", "/"), ("GET", "/metrics"), ("POST", "/v1/images"), ("POST", "/v1/chat/completions/"),
+     ("POST", "/v1/%63hat/completions")],
 )  # fmt: skip
 async def test_any_other_path_is_404(method: str, path: str, tmp_path: Path) -> None:
     async with RawPool(ok) as pool, live(tmp_path, pool.url) as router:
@@ -157,6 +157,34 @@ async def test_any_other_path_is_404(method: str, path: str, tmp_path: Path) -> 
         assert answer.startswith(b"HTTP/1.1 404 ")
         assert b'"code":"not_found"' in answer
         assert pool.connections == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", CHAT, "POST"),
+        ("HEAD", CHAT, "POST"),
+        ("OPTIONS", "/v1/embeddings", "POST"),
+        ("POST", "/v1/models", "GET"),
+    ],
+)
+async def test_any_other_method_is_405_and_tells_which_is_taken(
+    method: str, path: str, allowed: str, tmp_path: Path
+) -> None:
+    async with (
+        RawPool(ok) as pool,
+        live(tmp_path, pool.url) as router,
+        router.session.request(method, router.url + path, headers={"x-request-id": "r"}) as response,
+    ):
+        assert (response.status, response.headers["Allow"]) == (405, allowed)
+        assert (response.headers["x-request-id"], response.headers["x-pooldrill-delivery"]) == ("r", "unsent")
+        told = await response.read()
+        assert pool.connections == 0
+    assert method == "HEAD" or json.loads(told)["error"] == {
+        "message": f"{method} {path} is not served here: it takes {allowed}.",
+        "type": "invalid_request_error",
+        "code": "method_not_allowed",
+    }
 
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/embeddings"])
