@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pooldrill import VERBS
+from pooldrill import VERBS, main
 from scenarios.agreement import agreement_for
 from scenarios.checks import checks_for, judge
 from scenarios.load import load
@@ -50,6 +50,27 @@ def test_the_scenario_of_the_readme_from_end_to_end(scenario: Path, tmp_path: Pa
     assert f"PASS: all {checks} checks passed" in ran.stdout
     names = {path.name for path in out.iterdir()}
     assert {f"{scenario.stem}.{end}" for end in ("real.jsonl", "simulated.jsonl", "html")} <= names
+
+
+def test_the_demo_of_the_readme_shows_the_checks_that_there_are() -> None:
+    demo = load("refused")
+    shown = re.findall(r"^    (\w+) +pass  ", README, re.MULTILINE)
+    assert shown == [*checks_for(demo), *agreement_for(demo)]
+    count = 2 * len(checks_for(demo)) + len(agreement_for(demo))
+    assert set(re.findall(r"all (\d+)\s+checks", README, re.IGNORECASE)) == {str(count)}
+
+
+def test_the_list_of_the_readme_is_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert textwrap.indent(capsys.readouterr().out, " " * 4) in README
+
+
+def test_the_paths_of_the_readme_are_served() -> None:
+    sentence = re.search(r"^It serves (.*?), and\s", README, re.MULTILINE | re.DOTALL)
+    assert sentence
+    shown = set(re.findall(r"`(/\S+)`", sentence[1]))
+    source = (ROOT / "router" / "app.py").read_text(encoding="utf-8")  # the router is a process: nobody imports it
+    assert shown == {path for path in re.findall(r'"(/[a-z][\w/]+)"', source) if path != "/metrics"}
 
 
 def test_the_verbs_of_the_readme_are_the_verbs_there_are() -> None:
