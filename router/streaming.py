@@ -76,6 +76,13 @@ class PassedOn(web.StreamResponse):
 
     _send_headers_immediately = False  # aiohttp's own switch, which its Response turns off in the same way
 
+    async def _prepare_headers(self) -> None:
+        """Take back what aiohttp (3.14.5) says in the pool's name where the pool said nothing."""
+        missing = [name for name in ("Content-Type", "Server") if name not in self.headers]
+        await super()._prepare_headers()
+        for name in missing:
+            self.headers.pop(name, None)
+
 
 class Passage:
     """One answer on its way from the pool to the client."""

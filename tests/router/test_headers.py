@@ -90,6 +90,17 @@ async def test_a_pools_headers_pass(tmp_path: Path) -> None:
         assert not {"x-hop", "keep-alive", "connection"} & {name.lower() for name in got}
 
 
+@pytest.mark.parametrize("framing", ["Content-Length: 2", "Transfer-Encoding: chunked"])
+async def test_what_a_pool_does_not_say_is_not_said_for_it(framing: str, tmp_path: Path) -> None:
+    async def behave(call: Call) -> None:
+        await call.say(head(200, framing) + (b"ok" if "Length" in framing else b"2\r\nok\r\n0\r\n\r\n"))
+
+    async with RawPool(behave) as pool, live(tmp_path, pool.url) as router:
+        told = await router.post(BODY)
+        assert (told.status, told.body) == (200, b"ok")
+        assert not {"Server", "Content-Type"} & set(told.headers)
+
+
 async def test_a_redirect_is_passed_on_and_not_followed(tmp_path: Path) -> None:
     async def behave(call: Call) -> None:
         await call.say(head(307, "Content-Length: 0", f"Location: {elsewhere.url}/v1/chat/completions"))
