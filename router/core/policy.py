@@ -108,7 +108,7 @@ class Policy:
         if now >= request.until_s:
             return Reason.DEADLINE
         if not self.queue.must_join(group.model):
-            send = self._choose(request, group, now)
+            send = self._first(request, group, now)
             if send is not None:
                 return send
         if not self._known(request.model):
@@ -128,7 +128,7 @@ class Policy:
         if now >= waiting.request.until_s:
             step = Reason.DEADLINE
         elif self.queue.is_next(waiting):
-            step = self._choose(waiting.request, group, now)
+            step = self._first(waiting.request, group, now)
         if step is None:
             if now < waiting.until_s and self.queue.holds(waiting):
                 return waiting
@@ -210,16 +210,18 @@ class Policy:
 
     # ---- inside
 
-    def _choose(self, request: Request, group: Group, now: float, *, tried: str | None = None) -> Send | None:
-        """Choose among what is usable now, without the pool that was tried, and take a lease."""
+    def _first(self, request: Request, group: Group, now: float) -> Send | None:
+        """Choose the first send among what is usable now; None: nothing is."""
         candidates = self.usable.among(group.candidates, now)
-        if tried is not None:
-            candidates = self._without(candidates, tried)
-        if not candidates:
-            return None
+        return self._choose(request, group, candidates, now) if candidates else None
+
+    def _choose(
+        self, request: Request, group: Group, candidates: tuple[Candidate, ...], now: float, *, second: bool = False
+    ) -> Send:
+        """Choose among candidates, of which there is at least one, and take a lease."""
         if self.primary is not None:
             self.primary.at(now)
-        second, key = tried is not None, self._session_of(request)
+        key = self._session_of(request)
         pinned = None if key is None else self._pinned(key, candidates, now)
         candidate = pinned or self._selector.pool(group.model, candidates, second=second)
         state = self._selector.frontend(candidate, second=second)
@@ -258,16 +260,13 @@ class Policy:
         if now >= send.request.until_s:
             return Reason.DEADLINE
         group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
-        if self.budget is not None:
-            # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
-            others = self._without(self.usable.among(group.candidates, now), tried)
-            if others and not self.budget.allows(send.request, now):
-                return Reason.BUDGET
-        return self._choose(send.request, group, now, tried=tried) or Reason.NO_OTHER_POOL
-
-    @staticmethod
-    def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
-        return tuple(c for c in candidates if c.pool.name != pool)
+        others = self.usable.among(group.candidates, now, without=tried)
+        if not others:
+            return Reason.NO_OTHER_POOL
+        # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
+        if self.budget is not None and not self.budget.allows(send.request, now):
+            return Reason.BUDGET
+        return self._choose(send.request, group, others, now, second=True)
 
     def _pinned(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> Candidate | None:
         by_name = {candidate.pool.name: candidate for candidate in candidates}

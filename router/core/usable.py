@@ -42,8 +42,15 @@ class Usable:
             del self._troubled[state]
         self.on_standing(state)
 
-    def among(self, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:
-        """Return those candidates, with those of their frontends, that could take a send now."""
+    def among(
+        self, candidates: tuple[Candidate, ...], now: float, *, without: str | None = None
+    ) -> tuple[Candidate, ...]:
+        """Return those candidates, with those of their frontends, that could take a send now; not the pool `without`.
+
+        Chance takes part, so a decision asks once.
+        """
+        if without is not None:
+            candidates = tuple(c for c in candidates if c.pool.name != without)
         if not self._troubled and self._ledger.all_free(now):
             return candidates
         roomy = (c for c in candidates if self._ledger.has_room(c.pool))

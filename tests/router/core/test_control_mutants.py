@@ -233,8 +233,11 @@ MUTANTS: dict[str, Mutant] = {
         chain, "ChainBudget.headers_out", "and self._when_unknown is WhenUnknown.FORBID", "", told_above,
     ),
     # failovers under a budget
-    "the budget is not asked": (policy, "Policy._again", "others and not", "False and not", failovers),
-    "the budget pays for what is impossible": (policy, "Policy._again", "if others and", "if", failovers),
+    "the budget is not asked": (policy, "Policy._again", "is not None and not", "is not None and False and not", failovers),
+    "the budget pays for what is impossible": (
+        policy, "Policy._again", "if not others:",
+        "if not others and (self.budget is None or self.budget.allows(send.request, now) is not None):", failovers,
+    ),
     "a broken stream is a success": (
         failover_budget, "FailoverBudget.ended", "send.end is not End.COMPLETE", "False", failovers,
     ),
