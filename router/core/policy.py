@@ -150,9 +150,9 @@ class Policy:
             self._pins.ended(key, state.frontend.pool, outcome)
         if outcome.delivery is Delivery.ANSWERED:
             return
-        self._learn(state, verdict_of(outcome, hang=send.hang, on_5xx=True), str(outcome.cause))
+        self._learn_of(send, verdict_of(outcome, hang=send.hang, on_5xx=True), str(outcome.cause))
         if self.primary is not None and _says_of_pool(send, outcome):
-            self.primary.timed_out(state.frontend.pool, now)
+            self.primary.timed_out(state.frontend.pool, now, began_s=send.lease.began_s)
 
     def relayed(self, send: Send, end: End) -> None:
         """Learn from how an answer ended."""
@@ -160,9 +160,9 @@ class Policy:
         send.end = end
         if end is End.COMPLETE:
             verdict = verdict_of(send.outcome, hang=send.hang, on_5xx=self.config.cooldown_on_5xx)
-            self._learn(send.lease.state, verdict, str(send.outcome.status))
+            self._learn_of(send, verdict, str(send.outcome.status))
         else:
-            self._learn(send.lease.state, Verdict.BAD, f"stream {end}")
+            self._learn_of(send, Verdict.BAD, f"stream {end}")
 
     def again(self, send: Send, outcome: Outcome) -> Send | Reason:
         """Return the next send after a failed one, or the reason why there is none."""
@@ -252,13 +252,13 @@ class Policy:
     def _again(self, send: Send, outcome: Outcome) -> Send | Reason:
         if outcome.delivery is not Delivery.UNSENT:
             return Reason.MAYBE_SENT
+        now = self.clock.monotonic()
+        if outcome.cause is Cause.DEADLINE or now >= send.request.until_s:
+            return Reason.DEADLINE
         if send.attempt > 1:
             return Reason.TWO_SENDS
         if send.request.retries_left < 1:
             return Reason.BUDGET
-        now = self.clock.monotonic()
-        if now >= send.request.until_s:
-            return Reason.DEADLINE
         group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
         others = self.usable.among(group.candidates, now, without=tried)
         if not others:
@@ -281,6 +281,12 @@ class Policy:
     def _known(self, model: str) -> bool:
         """Tell whether the model may be asked for; while no pool is known at all, nothing can be said against it."""
         return not self.catalog.pools or bool(self.catalog.pools_for(model))
+
+    def _learn_of(self, send: Send, verdict: Verdict, what: str) -> None:
+        """Learn from how a send ended, unless its frontend has been away since it began."""
+        state = send.lease.state
+        if send.lease.began_s >= state.cooldown.returned_s:
+            self._learn(state, verdict, what)
 
     def _learn(self, state: FrontendState, verdict: Verdict, what: str) -> None:
         if state.cooldown.learn(verdict, self.clock.monotonic(), what):

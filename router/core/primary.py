@@ -3,8 +3,9 @@
 Laws
 1. It moves by itself when the active pool cannot be used (benched, unhealthy, draining, gone), to the configured
    primary if that can, else to the first by name.
-2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`); no other single
-   failure does, and the request that timed out is not sent again.
+2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`) to the next by
+   name, so that every pool has its turn; no other single failure does, and the request that timed out is not sent again.
+   A send that began before its pool became active says nothing of it now.
 3. It returns by itself only where that is asked for, and only after the primary has been usable for a while.
 4. An operator's choice wins while it is usable: neither a time-out nor the return moves it.
 """
@@ -59,13 +60,16 @@ class Primary:
         if self.active not in usable:
             self._move_away(now)
 
-    def timed_out(self, pool: str, now: float) -> None:
-        """Take in that a pool had a request and the router's own time-out ended it."""
-        if not self._on_timeout or pool != self.active or self.why is Why.OPERATOR:
+    def timed_out(self, pool: str, now: float, *, began_s: float) -> None:
+        """Take in that a pool had a request since `began_s`, and the router's own time-out ended it."""
+        if not self._on_timeout or pool != self.active or self.why is Why.OPERATOR or began_s < self.since_s:
             return
         if pool == self._configured:
             self._usable_s = now  # the hold begins anew, or an automatic return would undo this at once
-        self._move_away(now)
+        after = [other for other in self._usable if other > pool]
+        before = [other for other in self._usable if other < pool]
+        for other in (after + before)[:1]:
+            self._go(other, Why.AUTOMATIC, now)
 
     def operator_chose(self, pool: str, now: float) -> None:
         """Make a pool active by hand. Raises ValueError if it cannot be used now."""
