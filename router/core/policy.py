@@ -260,13 +260,17 @@ class Policy:
         if send.request.retries_left < 1:
             return Reason.BUDGET
         group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
-        others = self.usable.among(group.candidates, now, without=tried)
+        others = self.usable.among(self._without(group.candidates, tried), now)
         if not others:
             return Reason.NO_OTHER_POOL
         # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
         if self.budget is not None and not self.budget.allows(send.request, now):
             return Reason.BUDGET
         return self._choose(send.request, group, others, now, second=True)
+
+    @staticmethod
+    def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
+        return tuple(c for c in candidates if c.pool.name != pool)
 
     def _pinned(self, key: Key, candidates: tuple[Candidate, ...], now: float) -> Candidate | None:
         by_name = {candidate.pool.name: candidate for candidate in candidates}

@@ -42,15 +42,11 @@ class Usable:
             del self._troubled[state]
         self.on_standing(state)
 
-    def among(
-        self, candidates: tuple[Candidate, ...], now: float, *, without: str | None = None
-    ) -> tuple[Candidate, ...]:
-        """Return those candidates, with those of their frontends, that could take a send now; not the pool `without`.
+    def among(self, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:
+        """Return those candidates, with those of their frontends, that could take a send now.
 
-        Chance takes part, so a decision asks once.
+        Chance takes part: a decision asks once, with no candidate that it could not take.
         """
-        if without is not None:
-            candidates = tuple(c for c in candidates if c.pool.name != without)
         if not self._troubled and self._ledger.all_free(now):
             return candidates
         roomy = (c for c in candidates if self._ledger.has_room(c.pool))

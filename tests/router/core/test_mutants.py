@@ -150,7 +150,7 @@ MUTANTS: dict[str, Mutant] = {
     "the slot counts as always full": (
         policy, "Policy._again", "outcome.delivery is not Delivery.UNSENT", "False", worlds,
     ),
-    "the second choice may be the same pool": (usable, "Usable.among", "if without is not None:", "if False:", worlds),
+    "the second choice may be the same pool": (policy, "Policy._without", "if c.pool.name != pool", "", worlds),
     "a third send": (policy, "Policy._again", "send.attempt > 1", "send.attempt > 2", worlds),
     "the budget is not asked": (policy, "Policy._again", "send.request.retries_left < 1", "False", worlds),
     "the deadline is not asked before the second send": (
