@@ -73,9 +73,13 @@ class Primary:
 
     def operator_chose(self, pool: str, now: float) -> None:
         """Make a pool active by hand. Raises ValueError if it cannot be used now."""
-        if pool not in self._usable:
-            raise ValueError(f"pool {pool!r} cannot be used now; usable: {', '.join(self._usable) or 'none'}")
+        self._must_be_usable(pool)
         self._go(pool, Why.OPERATOR, now)
+
+    def give_back(self, pool: str, why: Why, now: float) -> None:
+        """Make a pool active again as it was before an operator's choice came to nothing. Raises ValueError."""
+        self._must_be_usable(pool)
+        self._go(pool, why, now)
 
     def at(self, now: float) -> str:
         """Return the active pool, after an automatic return that is due."""
@@ -92,6 +96,10 @@ class Primary:
         others = [pool for pool in self._usable if pool != self.active]
         if others:
             self._go(self._configured if self._configured in others else others[0], Why.AUTOMATIC, now)
+
+    def _must_be_usable(self, pool: str) -> None:
+        if pool not in self._usable:
+            raise ValueError(f"pool {pool!r} cannot be used now; usable: {', '.join(self._usable) or 'none'}")
 
     def _go(self, pool: str, why: Why, now: float) -> None:
         self.active, self.why, self.since_s = pool, why, now

@@ -14,7 +14,9 @@ Laws
 2. Probes keep their interval, however fast they fail: a 503 in a millisecond does not end a switch at once.
 3. A round of probes is good only if every frontend of the target is ready for every model of it.
 4. One switch at a time: a second one is refused.
-5. Whoever moves the traffic meanwhile (an operator, or the router because the target is benched) has the last word.
+5. Whoever moves the traffic meanwhile (an operator at any time, or the router once it was moved here) has the last
+   word; nothing is rolled back then.
+6. A roll-back leaves the old pool active as it was before, so what moved it by itself then does so again.
 """
 
 from collections.abc import Callable, Generator
@@ -25,7 +27,7 @@ from router.core.clock import Clock
 from router.core.config import ConfigError
 from router.core.effects import Probe, Wait
 from router.core.health import ProbeAnswer, ProbeOutcome, in_words
-from router.core.primary import Primary
+from router.core.primary import Primary, Why
 from router.core.topology import Pool
 
 
@@ -101,6 +103,7 @@ class Switch:
         self.config = config
         self.target = target
         self.origin = primary.active
+        """Who has the traffic until it moves, and gets it back."""
         self.phase = Phase.PROBING
         self.end: SwitchEnd | None = None
         self.why = ""
@@ -108,6 +111,8 @@ class Switch:
         """When the present phase began."""
         self.until_s = now + config.total_s_max
         self._primary = primary
+        self._origin_why = primary.why
+        self._origin_since_s = primary.since_s
         self._probes = _Row()
         self._sends = _Row()
         self._sends_came = 0
@@ -121,28 +126,27 @@ class Switch:
 
     def probed(self, failure: str | None, now: float) -> None:
         """Take in a round of probes: what was wrong with it in words, None if nothing was."""
+        if self._overruled(now):
+            return
         self._count(self._probes, failure, now)
-        if self.phase is Phase.PROBING and self._probes.good >= self.config.good_probes:
+        if self.phase is Phase.PROBING and self._probes.good >= self.config.good_probes and now < self.until_s:
             self._move(now)
 
     def sent(self, pool: str, failure: str | None, now: float) -> None:
         """Take in how a send to a pool ended, None: well; what says nothing of the pool is not told here."""
         if pool != self.target.name or self.phase not in (Phase.DRAINING, Phase.VERIFYING):
             return
-        self._sends_came += 1
-        self._send_failed = self._send_failed or failure is not None
-        self._count(self._sends, failure, now)
+        if not self._overruled(now):
+            self._sends_came += 1
+            self._send_failed = self._send_failed or failure is not None
+            self._count(self._sends, failure, now)
         if self._idle is not None:
             self._idle.wake()
 
     def at(self, now: float, origin_in_flight: int) -> None:
         """Go on with whatever time alone, or the end of the drain, decides."""
         self._idle = None
-        if self.over:
-            return
-        if self.phase is not Phase.PROBING and self._primary.active != self.target.name:
-            active = self._primary.active or "no pool"
-            self._finish(SwitchEnd.ROLLED_BACK, f"the traffic went to {active} ({self._primary.why})", now)
+        if self.over or self._overruled(now):
             return
         if self.phase is Phase.DRAINING and not origin_in_flight:
             self._enter(Phase.VERIFYING, now)
@@ -165,7 +169,7 @@ class Switch:
 
     def stop(self, now: float) -> None:
         """End it because nobody drives it any longer; before the traffic moved nothing has to be undone."""
-        if not self.over:
+        if not self.over and not self._overruled(now):
             self._fail("stopped", now)
 
     def __repr__(self) -> str:
@@ -180,7 +184,20 @@ class Switch:
         if row.bad >= self.config.failures_max:
             self._fail(f"{row.bad} failures in a row, the last: {failure}", now)
 
+    def _overruled(self, now: float) -> bool:
+        """End it if somebody else has moved the traffic; returns whether that happened."""
+        primary = self._primary
+        if self.over or primary.active == self.target.name:
+            return False
+        if self.phase is Phase.PROBING and (primary.why is not Why.OPERATOR or primary.since_s == self._origin_since_s):
+            return False
+        where = f"the traffic went to {primary.active or 'no pool'} ({primary.why})"
+        self._finish(SwitchEnd.ROLLED_BACK, where + self._last(), now)
+        return True
+
     def _move(self, now: float) -> None:
+        if self._primary.active != self.target.name:
+            self.origin, self._origin_why = self._primary.active, self._primary.why
         try:
             self._primary.operator_chose(self.target.name, now)
         except ValueError as refused:
@@ -210,7 +227,7 @@ class Switch:
             self._finish(SwitchEnd.ROLLED_BACK, why, now)
             return
         try:
-            self._primary.operator_chose(self.origin, now)
+            self._primary.give_back(self.origin, self._origin_why, now)
         except ValueError as refused:
             self._finish(SwitchEnd.STUCK, f"{why}; {refused}", now)
         else:

@@ -282,7 +282,7 @@ MUTANTS: dict[str, Mutant] = {
         switchover, "Switch.sent", "or self.phase not in (Phase.DRAINING, Phase.VERIFYING)", "", bad_switches,
     ),
     "an operator is overruled": (
-        switchover, "Switch.at", "self._primary.active != self.target.name", "False", bad_switches,
+        switchover, "Switch._overruled", "self.over or primary.active == self.target.name", "True", bad_switches,
     ),
     "a stopped switch stays half done": (switchover, "switching", "switch.stop(clock.monotonic())", "pass",
                                          bad_switches),

@@ -241,7 +241,7 @@ def test_five_failed_sends_in_a_row_end_it_whatever_probes_say() -> None:
         assert not drill.switch.over, failed
     drill.send("status 502")
     assert drill.ended == (SwitchEnd.ROLLED_BACK, "5 failures in a row, the last: status 502")
-    assert (drill.primary.active, drill.primary.why) == ("a", "operator")
+    assert (drill.primary.active, drill.primary.why) == ("a", "configured")
 
 
 def test_five_bad_probes_after_the_move_end_it_too() -> None:
@@ -315,6 +315,91 @@ def test_whoever_moves_the_traffic_meanwhile_has_the_last_word(by: str) -> None:
     drill.until(lambda: drill.switch.over)
     assert drill.ended == (SwitchEnd.ROLLED_BACK, f"the traffic went to c ({by})")
     assert drill.primary.active == "c"
+
+
+def five_bad_sends(drill: Drill) -> None:
+    for _ in range(5):
+        drill.switch.sent("b", "lost", drill.clock.now_s)
+
+
+def five_bad_probes(drill: Drill) -> None:
+    for _ in range(5):
+        drill.switch.probed("b-0: timeout", drill.clock.now_s)
+
+
+@pytest.mark.parametrize("then", [five_bad_sends, five_bad_probes, Drill.close])
+def test_nothing_is_rolled_back_after_an_operators_move(then: Callable[[Drill], None]) -> None:
+    drill = Drill().moved()
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    then(drill)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to c (operator)")
+    assert (drill.primary.active, drill.primary.why) == ("c", "operator")
+
+
+def test_an_operators_move_ends_the_probing_too() -> None:
+    drill = Drill().probe(OK)
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    drill.probe(OK)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to c (operator)")
+    assert drill.primary.active == "c"
+
+
+def test_an_operators_choice_from_before_the_switch_overrules_nothing() -> None:
+    drill = Drill()
+    drill.close()
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    switch = drill.board.begin(pools("b")[0], drill.clock.now_s)
+    for _ in range(3):
+        switch.probed(None, drill.clock.now_s)
+    assert drill.primary.active == "b"
+
+
+def test_a_move_by_itself_while_probing_changes_where_the_traffic_comes_from() -> None:
+    drill = Drill("c").probe(OK)
+    drill.primary.usable_changed(["b", "c"], drill.clock.now_s)
+    assert drill.primary.active == "b"
+    drill.in_flight["b"] = 1
+    drill.moved()
+    assert (drill.switch.phase, drill.switch.origin, drill.primary.active) == (Phase.DRAINING, "b", "c")
+    for _ in range(5):
+        drill.switch.sent("c", "lost", drill.clock.now_s)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "5 failures in a row, the last: lost")
+    assert (drill.primary.active, drill.primary.why) == ("b", "automatic")
+
+
+def test_a_move_by_itself_to_the_target_leaves_the_old_pool_the_one_to_drain() -> None:
+    drill = Drill().probe(OK)
+    drill.primary.usable_changed(["b", "c"], drill.clock.now_s)
+    drill.in_flight["a"] = 1
+    drill.moved()
+    assert (drill.switch.phase, drill.switch.origin, drill.primary.why) == (Phase.DRAINING, "a", "operator")
+
+
+def test_after_a_roll_back_a_timeout_moves_the_traffic_as_before() -> None:
+    drill = Drill().moved().send(*["lost"] * 5)
+    assert drill.primary.active == "a"
+    drill.primary.timed_out("a", drill.clock.now_s, began_s=drill.clock.now_s)
+    assert drill.primary.active == "b"
+
+
+def test_a_benched_target_says_what_had_failed() -> None:
+    drill = Drill().moved().send("lost")
+    drill.primary.usable_changed(["a", "c"], drill.clock.now_s)
+    drill.until(lambda: drill.switch.over)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to a (automatic), the last failure: lost")
+
+
+def test_nothing_moves_at_the_cap() -> None:
+    drill = Drill(config=SwitchConfig(total_s_max=10.0))
+    moves: list[str] = []
+    drill.primary.on_move = lambda primary: moves.append(primary.active)
+    drill.probe(OK).probe(OK)
+    assert drill.switch.over or drill.probe(OK, 9.0).switch.over
+    assert moves == []
+    drill = Drill(config=SwitchConfig(good_probes=1, total_s_max=5.0))
+    drill.primary.on_move = lambda primary: moves.append(primary.active)
+    assert drill.probe(OK, 5.0).ended == (SwitchEnd.ROLLED_BACK, "probing was not over within 5 s in all")
+    assert moves == []
 
 
 @pytest.mark.parametrize(("moved", "active"), [(False, "a"), (True, "a")])
