@@ -20,7 +20,7 @@ from router.core.clock import Clock
 from router.core.config import RouterConfig, Selection
 from router.core.cooldown import Cooldown, Verdict, verdict_of
 from router.core.delivery import OWN_TIMEOUTS, Cause, Delivery, Outcome
-from router.core.effects import End, Request, Send, Wait, Waiting
+from router.core.effects import End, Request, Send, Waiting
 from router.core.failover_budget import FailoverBudget
 from router.core.in_flight import FrontendState, Ledger
 from router.core.primary import Primary
@@ -30,7 +30,7 @@ from router.core.roster import Group, Roster
 from router.core.selection import Candidate, LeastInFlight, PowerOfTwoChoices, PrimaryBackup, RoundRobin, Selector
 from router.core.tally import Tally
 from router.core.topology import Catalog, Frontend
-from router.core.trials import Trial, Trials
+from router.core.trials import Trials
 from router.core.usable import Usable
 
 Ready = Callable[[Frontend, str], bool]
@@ -55,8 +55,14 @@ class Policy:
         self._ledger = Ledger(clock, self._changed, in_flight_max=config.in_flight_max, slow_s=config.slow_s)
         self._pins = Pins(idle_s=config.session_idle_s, sessions_max=config.sessions_max)
         self.usable = Usable(self.roster, self._ledger, rng)
-        self._trials = Trials(self.roster, self.queue, pause_s=config.trial_pause_s, trials_max=config.trials_max)
-        self._idle_trials: list[Wait] = []
+        self.trials = Trials(
+            self.roster,
+            self.queue,
+            clock,
+            self._standing_changed,
+            pause_s=config.trial_pause_s,
+            trials_max=config.trials_max,
+        )
         self._selector = _selector(config, rng, self.primary)
         self.publish(catalog)
 
@@ -117,7 +123,7 @@ class Policy:
         if not self.queue.join(waiting):
             return Reason.OVERLOADED
         if group.all_benched():
-            self._wake_idle_trials()
+            self.trials.wake()
         return waiting
 
     def woke(self, waiting: Waiting) -> Send | Waiting | Reason:
@@ -190,23 +196,6 @@ class Policy:
             rest_s = min((state.cooldown.until_s - now for state in group.states()), default=0.0)
         spread_s = self._rng.random() * self.config.retry_after_spread_s
         return max(rest_s, self.config.retry_after_min_s) + spread_s
-
-    # ---- trials of benched frontends (the loop is in loops.py)
-
-    def next_trial(self) -> Trial | None:
-        """Take the permit for the trial that is due, if one is."""
-        state = self._trials.next(self.clock.monotonic())
-        return None if state is None else Trial(state, self.clock, self._standing_changed)
-
-    def until_next_trial(self) -> Wait:
-        """Return a wait until a trial may be due; give it back to `no_longer_idle`."""
-        idle = Wait(self._trials.due_s())
-        self._idle_trials.append(idle)
-        return idle
-
-    def no_longer_idle(self, idle: Wait) -> None:
-        """Take back a wait of `until_next_trial`."""
-        self._idle_trials.remove(idle)
 
     # ---- inside
 
@@ -305,15 +294,11 @@ class Policy:
             self.primary.usable_changed(self.roster.standing_pools(), self.clock.monotonic())
         if better:
             self._changed()
-        self._wake_idle_trials()
+        self.trials.wake()
 
     def _changed(self) -> None:
         if self.queue.count:
             self.queue.wake()
-
-    def _wake_idle_trials(self) -> None:
-        for idle in tuple(self._idle_trials):
-            idle.wake()
 
 
 def _says_of_pool(send: Send, outcome: Outcome) -> bool:

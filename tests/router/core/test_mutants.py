@@ -214,9 +214,9 @@ MUTANTS: dict[str, Mutant] = {
     "a permit is lost when the loop stops": (loops, "_try", "trial.give_up()", "pass", worlds),
     "everything is tried at the same time": (trials, "Trials._due", "and state not in held_up", "", worlds),
     "nobody is told that a trial has ended": (
-        policy, "Policy._pools_changed", "self._wake_idle_trials()", "pass", worlds,
+        policy, "Policy._pools_changed", "self.trials.wake()", "pass", worlds,
     ),
-    "nobody is told that a request waits": (policy, "Policy.decide", "self._wake_idle_trials()", "pass", worlds),
+    "nobody is told that a request waits": (policy, "Policy.decide", "self.trials.wake()", "pass", worlds),
     "the benched wait for the end of their rest": (trials, "Trials._due_s", "if any(", "if 0 and any(", early_trials),
     "an early trial that fails doubles the rest": (
         cooldown, "Cooldown.trial_was_bad", "if now >= self.until_s:", "if True:", early_trials,

@@ -343,7 +343,7 @@ class World:
         assert all(count == 1 for count in tried.values()), "two trials of one frontend"
         on_trial = {f for f, s in policy.roster.states.items() if s.cooldown.standing is Standing.ON_TRIAL}
         assert on_trial == set(tried) & set(policy.roster.states), "a permit that nobody holds"
-        due = policy._trials.next(self.clock.now_s)
+        due = policy.trials.next(self.clock.now_s)
         idle = [worker for worker in self.workers if isinstance(worker.effect, Wait)]
         if due is not None and idle:
             awake = any(w.woken or w.effect.until_s <= self.clock.now_s for w in idle)
