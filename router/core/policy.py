@@ -14,6 +14,8 @@ from collections.abc import Callable, Mapping
 
 from router.core.admission import WaitQueue
 from router.core.affinity import Key, Pins
+from router.core.alarms import Alarms
+from router.core.benched_alarm import BenchedAlarm
 from router.core.budgets.kinds import budget_of
 from router.core.chain import ChainBudget
 from router.core.clock import Clock
@@ -27,7 +29,7 @@ from router.core.primary import Primary
 from router.core.random_source import RandomSource
 from router.core.refusal import Reason
 from router.core.roster import Group, Roster
-from router.core.selection import Candidate, LeastInFlight, PowerOfTwoChoices, PrimaryBackup, RoundRobin, Selector
+from router.core.selection import Candidate, selector_of
 from router.core.tally import Tally
 from router.core.topology import Catalog, Frontend
 from router.core.trials import Trials
@@ -63,7 +65,9 @@ class Policy:
             pause_s=config.trial_pause_s,
             trials_max=config.trials_max,
         )
-        self._selector = _selector(config, rng, self.primary)
+        self.alarms = Alarms()
+        self._benched_alarm = BenchedAlarm(self.alarms, self.roster, clock)
+        self._selector = selector_of(config, rng, self.primary)
         self.publish(catalog)
 
     # ---- who is there
@@ -290,6 +294,7 @@ class Policy:
         self._pools_changed(better=state.cooldown.takes_sends)
 
     def _pools_changed(self, *, better: bool = True) -> None:
+        self._benched_alarm.look()
         if self.primary is not None:
             self.primary.usable_changed(self.roster.standing_pools(), self.clock.monotonic())
         if better:
@@ -306,16 +311,6 @@ def _says_of_pool(send: Send, outcome: Outcome) -> bool:
     if outcome.delivery is not Delivery.UNKNOWN or outcome.cause not in OWN_TIMEOUTS:
         return False
     return outcome.cause is not Cause.DEADLINE or not send.request.deadline_lowered
-
-
-def _selector(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
-    if primary is not None:
-        return PrimaryBackup(primary)
-    if config.selection is Selection.LEAST_IN_FLIGHT:
-        return LeastInFlight(rng)
-    if config.selection is Selection.POWER_OF_TWO_CHOICES:
-        return PowerOfTwoChoices(rng)
-    return RoundRobin()
 
 
 def _always(_: Frontend, __: str) -> bool:

@@ -13,6 +13,7 @@ Laws
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from router.core.config import RouterConfig, Selection
 from router.core.in_flight import FrontendState, PoolState
 from router.core.primary import Primary
 from router.core.random_source import RandomSource
@@ -175,6 +176,17 @@ class PrimaryBackup:
     def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
         """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
+
+
+def selector_of(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
+    """Build the selector that is configured; `primary` is there exactly for primary and backups."""
+    if primary is not None:
+        return PrimaryBackup(primary)
+    if config.selection is Selection.LEAST_IN_FLIGHT:
+        return LeastInFlight(rng)
+    if config.selection is Selection.POWER_OF_TWO_CHOICES:
+        return PowerOfTwoChoices(rng)
+    return RoundRobin()
 
 
 def _wary_turn(places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> tuple[Place | None, Sequence[Place]]:

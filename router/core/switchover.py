@@ -23,6 +23,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from router.core.alarms import AlarmKind, Alarms
 from router.core.clock import Clock
 from router.core.config import ConfigError
 from router.core.effects import Probe, Wait
@@ -118,6 +119,13 @@ class Switch:
         self._sends_came = 0
         self._send_failed = False
         self._idle: Wait | None = None
+        self.on_end: Callable[[Switch], None] = _nobody_listens
+        """Told once of its end, and again when a switch that stands unverified has had its good sends at last."""
+
+    @property
+    def unverified(self) -> bool:
+        """Tell whether it stands, and too few good sends came to say that this is right."""
+        return self.end is SwitchEnd.UNVERIFIED and self._sends.good < self.config.good_sends
 
     @property
     def over(self) -> bool:
@@ -134,7 +142,10 @@ class Switch:
 
     def sent(self, pool: str, failure: str | None, now: float) -> None:
         """Take in how a send to a pool ended, None: well; what says nothing of the pool is not told here."""
-        if pool != self.target.name or self.phase not in (Phase.DRAINING, Phase.VERIFYING):
+        if pool != self.target.name or self.phase is Phase.PROBING:
+            return
+        if self.over:
+            self._sent_late(failure)
             return
         if not self._overruled(now):
             self._sends_came += 1
@@ -175,6 +186,13 @@ class Switch:
     def __repr__(self) -> str:
         why = f" ({self.why})" if self.why else ""
         return f"<{self.origin} -> {self.target.name}: {self.end or self.phase}{why}>"
+
+    def _sent_late(self, failure: str | None) -> None:
+        """Count on while it stands unverified: traffic may come later than it was waited for."""
+        if self.unverified:
+            self._sends.count(failure)
+            if not self.unverified:
+                self.on_end(self)
 
     def _count(self, row: _Row, failure: str | None, now: float) -> None:
         row.count(failure)
@@ -239,14 +257,17 @@ class Switch:
     def _finish(self, end: SwitchEnd, why: str, now: float) -> None:
         self.end, self.why = end, why
         self._enter(Phase.OVER, now)
+        self.on_end(self)
 
 
 class Switchboard:
-    """Begins switches, one at a time, and remembers the last."""
+    """Begins switches, one at a time, and remembers the last; an alarm is on while that stands unverified."""
 
-    def __init__(self, config: SwitchConfig, primary: Primary) -> None:
+    def __init__(self, config: SwitchConfig, primary: Primary, alarms: Alarms, clock: Clock) -> None:
         self._config = config
         self._primary = primary
+        self._alarms = alarms
+        self._clock = clock
         self.last: Switch | None = None
         """The switch under way, or the last one."""
 
@@ -259,7 +280,13 @@ class Switchboard:
         if target.draining:
             raise SwitchRefusedError(f"{target.name} is draining")
         self.last = Switch(self._config, self._primary, target, now)
+        self.last.on_end = self._ended
         return self.last
+
+    def _ended(self, switch: Switch) -> None:
+        now, kind = self._clock.monotonic(), AlarmKind.UNVERIFIED_SWITCH
+        self._alarms.keep_only(kind, [switch.target.name], now)
+        self._alarms.set(kind, now, on=switch.unverified, about=switch.target.name, detail=switch.why)
 
 
 Switching = Generator[Probe | Wait, ProbeAnswer | None, Switch]
@@ -292,3 +319,7 @@ def _round(switch: Switch, clock: Clock) -> Generator[Probe | Wait, ProbeAnswer 
             if answer != ProbeOutcome.OK:
                 return f"{frontend.name}: {in_words(answer)}"
     return None
+
+
+def _nobody_listens(_: Switch) -> None:
+    """Stand in until somebody wants to be told."""

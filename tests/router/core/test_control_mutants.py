@@ -279,7 +279,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "sends of other pools count": (switchover, "Switch.sent", "pool != self.target.name or", "", bad_switches),
     "sends before the move count": (
-        switchover, "Switch.sent", "or self.phase not in (Phase.DRAINING, Phase.VERIFYING)", "", bad_switches,
+        switchover, "Switch.sent", "or self.phase is Phase.PROBING", "", bad_switches,
     ),
     "an operator is overruled": (
         switchover, "Switch._overruled", "self.over or primary.active == self.target.name", "True", bad_switches,

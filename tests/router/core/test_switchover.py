@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.core import switchover
+from router.core.alarms import Alarms
 from router.core.config import ConfigError, RouterConfig, Selection
 from router.core.effects import Probe, Wait
 from router.core.health import ProbeAnswer, ProbeOutcome
@@ -34,7 +35,8 @@ class Drill:
         rules = RouterConfig(selection=Selection.PRIMARY_BACKUP, primary="a")
         self.primary = Primary(rules, self.clock.now_s)
         self.primary.usable_changed(["a", "b", "c"], self.clock.now_s)
-        self.board = Switchboard(config or SwitchConfig(), self.primary)
+        self.alarms = Alarms()
+        self.board = Switchboard(config or SwitchConfig(), self.primary, self.alarms, self.clock)
         self.switch = self.board.begin(pools(target)[0], self.clock.now_s)
         self.in_flight = {"a": 0}
         self.probed: list[float] = []
@@ -172,6 +174,45 @@ def test_a_pool_that_is_gone_is_drained() -> None:
     drill = Drill()
     drill.in_flight.clear()
     assert drill.moved().switch.phase is Phase.VERIFYING
+
+
+def alarm(drill: Drill) -> list[tuple[str, str, str, float]]:
+    """Return what is raised, and when, in seconds since the start."""
+    return [(a.kind, a.about, a.detail, a.since_s - START_S) for a in drill.alarms.raised()]
+
+
+def test_an_unverified_switch_is_an_alarm_until_its_good_sends_come() -> None:
+    drill = Drill().moved()
+    assert alarm(drill) == []
+    drill.until(lambda: drill.switch.over)
+    assert alarm(drill) == [("unverified_switch", "b", "no traffic came within 30 s", 40)]
+    events: list[float | None] = []
+    drill.alarms.on_event = lambda event: events.append(event.cleared_s)
+    drill.clock.now_s += 100
+    for failure in (None, None, "lost", None, None):
+        drill.switch.sent("b", failure, drill.clock.now_s)
+        drill.switch.sent("a", failure, drill.clock.now_s)
+    assert events == []
+    for _ in range(4):
+        drill.switch.sent("b", None, drill.clock.now_s)
+    assert events == [START_S + 140], "cleared once"
+    assert drill.ended == (SwitchEnd.UNVERIFIED, "no traffic came within 30 s"), "what was told stays told"
+
+
+def test_the_next_switch_settles_an_unverified_one() -> None:
+    drill = Drill().moved()
+    drill.until(lambda: drill.switch.over)
+    switch = drill.board.begin(pools("c")[0], drill.clock.now_s)
+    assert len(alarm(drill)) == 1
+    switch.stop(drill.clock.now_s)
+    assert alarm(drill) == []
+
+
+@pytest.mark.parametrize("sends", [[None] * 3, ["lost"] * 5])
+def test_any_other_end_is_no_alarm(sends: list[str | None]) -> None:
+    drill = Drill().moved().send(*sends)
+    assert drill.switch.over
+    assert alarm(drill) == []
 
 
 # ---- the ways back

@@ -335,7 +335,15 @@ class World:
         assert policy.queue.body_bytes <= policy.config.queue_bytes_max
         assert len(policy._pins) <= policy.config.sessions_max
         self._check_trials()
+        self._check_alarms()
         self._check_nobody_sleeps_on()
+
+    def _check_alarms(self) -> None:
+        groups = [group for group in self.policy.roster.groups() if group.candidates]
+        benched = {group.model for group in groups if not any(s.cooldown.takes_sends for s in group.states())}
+        raised = self.policy.alarms.raised()
+        assert {(alarm.kind, alarm.about) for alarm in raised} == {("everything_benched", model) for model in benched}
+        self.saw["everything benched"] += bool(benched)
 
     def _check_trials(self) -> None:
         policy = self.policy
