@@ -58,9 +58,9 @@ class _GarbageError(ValueError):
 class ChainBudget:
     """What one request has left.
 
-    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `within_s` is the seconds
-    within which to answer them, `patience_s` those that they wait (infinite: they do not say); `ignored` names the headers that could not be read,
-    and why.
+    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `patience_s` is the seconds
+    that they still wait (infinite: they do not say), `within_s` those within which to answer them; `ignored` names the
+    headers that could not be read, and why.
     """
 
     __slots__ = ("_failover_spends", "_when_unknown", "ignored", "left", "patience_s", "spent", "within_s")

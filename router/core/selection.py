@@ -54,8 +54,15 @@ class Selector(Protocol):
         ...
 
 
+TURNS_MAX = 4096
+"""Cursors kept: names of pools and models come and go with the list of pools, for as long as the router runs."""
+
+
 class Turns:
-    """Cursors that go round, one for each key; kept modulo the present number of places and never reset."""
+    """Cursors that go round, one for each key; kept modulo the present number of places and never reset.
+
+    Beyond `TURNS_MAX` the one that came first is forgotten.
+    """
 
     __slots__ = ("_turns",)
 
@@ -64,7 +71,11 @@ class Turns:
 
     def next(self, key: tuple[str, bool], places: int) -> int:
         """Return the place whose turn it is and move on."""
-        turn = self._turns.get(key, 0)
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = 0
+            if len(self._turns) >= TURNS_MAX:
+                del self._turns[next(iter(self._turns))]
         self._turns[key] = turn + 1
         return turn % places
 

@@ -5,7 +5,7 @@ import pytest
 from router.core.config import RouterConfig
 from router.core.cooldown import Standing
 from router.core.delivery import Cause
-from router.core.effects import Connect
+from router.core.effects import Connect, Failed, Fetch
 from router.core.in_flight import FrontendState
 from router.core.policy import Policy
 from router.core.topology import Catalog
@@ -205,3 +205,4 @@ def test_an_effect_shows_what_is_tried(policy: Policy, clock: ManualClock) -> No
     loop = trials(policy)
     assert isinstance(loop.step, Connect)
     assert [repr(loop.step), repr((loop >> None).step)] == ["Connect(a-0)", "Probe(a-0)"]
+    assert [repr(Fetch("pools", 1.0)), repr(Failed("timeout"))] == ["Fetch(pools)", "<Failed timeout>"]
