@@ -243,15 +243,10 @@ class Policy:
         return Reason.OVERLOADED if full or not self.queue.holds(waiting) else Reason.NO_POOL
 
     def _again(self, send: Send, outcome: Outcome) -> Send | Reason:
-        if outcome.delivery is not Delivery.UNSENT:
-            return Reason.MAYBE_SENT
         now = self.clock.monotonic()
-        if outcome.cause is Cause.DEADLINE or now >= send.request.until_s:
-            return Reason.DEADLINE
-        if send.attempt > 1:
-            return Reason.TWO_SENDS
-        if send.request.retries_left < 1:
-            return Reason.BUDGET
+        final = self._why_final(send, outcome, now)
+        if final is not None:
+            return final
         group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
         others = self.usable.among(self._without(group.candidates, tried), now)
         if not others:
@@ -260,6 +255,17 @@ class Policy:
         if self.budget is not None and not self.budget.allows(send.request, now):
             return Reason.BUDGET
         return self._choose(send.request, group, others, now, second=True)
+
+    @staticmethod
+    def _why_final(send: Send, outcome: Outcome, now: float) -> Reason | None:
+        """Tell why a request must not be sent again, wherever that might be; None: it may."""
+        if outcome.delivery is not Delivery.UNSENT:
+            return Reason.MAYBE_SENT
+        if outcome.cause is Cause.DEADLINE or now >= send.request.until_s:
+            return Reason.DEADLINE
+        if send.attempt > 1:
+            return Reason.TWO_SENDS
+        return Reason.BUDGET if send.request.retries_left < 1 else None
 
     @staticmethod
     def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:

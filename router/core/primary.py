@@ -3,9 +3,9 @@
 Laws
 1. It moves by itself when the active pool cannot be used (benched, unhealthy, draining, gone), to the configured
    primary if that can, else to the first by name.
-2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`) to the next by
-   name, so that every pool has its turn; no other single failure does, and the request that timed out is not sent again.
-   A send that began before its pool became active says nothing of it now.
+2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`), to the next by
+   name, so that every pool has its turn; the request that timed out is not sent again. No other single failure moves
+   it, nor does a send that began before its pool became active.
 3. It returns by itself only where that is asked for, and only after the primary has been usable for a while.
 4. An operator's choice wins while it is usable: neither a time-out nor the return moves it.
 """

@@ -233,7 +233,7 @@ MUTANTS: dict[str, Mutant] = {
         chain, "ChainBudget.headers_out", "and self._when_unknown is WhenUnknown.FORBID", "", told_above,
     ),
     # failovers under a budget
-    "the budget is not asked": (policy, "Policy._again", "is not None and not", "is not None and False and not", failovers),
+    "the budget is not asked": (policy, "Policy._again", "is not None and not", "is None and not", failovers),
     "the budget pays for what is impossible": (
         policy, "Policy._again", "if not others:",
         "if not others and (self.budget is None or self.budget.allows(send.request, now) is not None):", failovers,

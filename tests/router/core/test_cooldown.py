@@ -273,9 +273,9 @@ def test_what_began_before_the_return_does_not_bench_again(clock: ManualClock, e
     assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
     clock.now_s += later_s
     for stream in streams:
-        stream >>= end
+        assert stream >> end
     for playbook in silent:
-        playbook >>= unknown(Cause.FIRST_BYTE_TIMEOUT)
+        assert playbook >> unknown(Cause.FIRST_BYTE_TIMEOUT)
     assert state_of(policy, "a-0").cooldown.takes_sends
     for _ in range(3):
         _ = asked(policy) >> unknown(Cause.FIRST_BYTE_TIMEOUT)

@@ -148,13 +148,13 @@ Mutant = tuple[ModuleType, str, str, str, Callable[[], None]]
 MUTANTS: dict[str, Mutant] = {
     # the rule
     "the slot counts as always full": (
-        policy, "Policy._again", "outcome.delivery is not Delivery.UNSENT", "False", worlds,
+        policy, "Policy._why_final", "outcome.delivery is not Delivery.UNSENT", "False", worlds,
     ),
     "the second choice may be the same pool": (policy, "Policy._without", "if c.pool.name != pool", "", worlds),
-    "a third send": (policy, "Policy._again", "send.attempt > 1", "send.attempt > 2", worlds),
-    "the budget is not asked": (policy, "Policy._again", "send.request.retries_left < 1", "False", worlds),
+    "a third send": (policy, "Policy._why_final", "send.attempt > 1", "send.attempt > 2", worlds),
+    "the budget is not asked": (policy, "Policy._why_final", "send.request.retries_left < 1", "False", worlds),
     "the deadline is not asked before the second send": (
-        policy, "Policy._again", "now >= send.request.until_s", "False", worlds,
+        policy, "Policy._why_final", "now >= send.request.until_s", "False", worlds,
     ),
     "the deadline is not asked before the first send": (
         policy, "Policy.decide", "now >= request.until_s", "False", too_late,
