@@ -30,7 +30,7 @@ endef
 ONLINE := Let pip reach a package index, then run make again.
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' Makefile
 
 # --- set-up ---------------------------------------------------------------------------------------------------------
 

@@ -102,9 +102,7 @@ async def running(
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=connector))
         children = await stack.enter_async_context(Children(log_dir))
         starter = _Starter(scenario, ports, children, session, log_dir)
-        cast, toxiproxy = await starter.start(server, router_command)
-        await stack.enter_async_context(toxiproxy)
-        yield cast
+        yield await starter.start(server, router_command, stack)
 
 
 class _Starter:
@@ -128,7 +126,8 @@ class _Starter:
         path = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         self._env = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
-    async def start(self, server: Server, router_command: Sequence[str]) -> tuple[Cast, Toxiproxy]:
+    async def start(self, server: Server, router_command: Sequence[str], stack: AsyncExitStack) -> Cast:
+        """Start everybody. What must be undone, also when this fails halfway, is left on the stack."""
         port, admin_port = self._ports.take(), self._ports.take()
         router_url = f"http://{LOOPBACK}:{port}"
         send_log = self._log_dir / "sends.jsonl"
@@ -144,12 +143,12 @@ class _Starter:
             router = group.create_task(self._router([*router_command, *told], router_url + reference.READY_PATH))
             frontends = [group.create_task(self._frontend(part)) for part in self._parts]
             opening = group.create_task(Toxiproxy.open(server, children=self._children, ports=self._ports))
-        toxiproxy = opening.result()
+        toxiproxy = await stack.enter_async_context(opening.result())
         actors = [
             await self._actor(part, frontend.result(), toxiproxy)
             for part, frontend in zip(self._parts, frontends, strict=True)
         ]
-        cast = Cast(
+        return Cast(
             actors=tuple(actors),
             router=router.result(),
             router_url=router_url,
@@ -159,7 +158,6 @@ class _Starter:
             probes=self._probes,
             session=self._session,
         )
-        return cast, toxiproxy
 
     def _planned(self, pool: Pool) -> Iterator[Part]:
         """Reserve the ports of a pool's frontends; their names are those that the router gives them."""

@@ -15,6 +15,7 @@ from chaos.faults.cut import Cut
 from chaos.faults.fault import Fault, Proof, Target
 from chaos.faults.read_drop import ReadDrop
 from chaos.faults.refused import Refused
+from chaos.frontend.remote import ControlError
 from chaos.frontend.wire import wire_bytes
 from chaos.toxiproxy import ToxiproxyError
 from scenarios import record, spec
@@ -80,7 +81,7 @@ class Course:
         async def at(fault: Fault, target: Target) -> Proof:
             try:
                 proof = await act(fault, target)
-            except (ToxiproxyError, OSError) as error:
+            except (ToxiproxyError, ControlError, OSError) as error:
                 raise FaultError(f"{edge} {self.planned.kind} at {target.name}: {error}") from error
             self._settle(target.name, proof.detail)
             return proof

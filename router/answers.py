@@ -1,6 +1,5 @@
 """The router's own answers: errors in the shape of OpenAI's API, with the bound or the cause in plain words."""
 
-import math
 from collections.abc import Sequence
 
 import msgspec
@@ -11,7 +10,7 @@ from router.core.chain import ChainBudget
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Delivery
 from router.core.forwarding import Reply
-from router.core.refusal import STATUS, Code, Reason
+from router.core.refusal import STATUS, Code, Reason, retry_after
 from router.upstream import Attempt
 
 IN_WORDS: dict[Cause, str] = {
@@ -85,7 +84,7 @@ def refusal(
     delivery = Delivery.UNSENT if reply.outcome is None else reply.outcome.delivery
     own.update(chain.headers_out(delivery, sends=reply.sends))
     if reply.retry_after_s is not None:
-        own["Retry-After"] = str(max(1, math.ceil(reply.retry_after_s)))
+        own["Retry-After"] = str(retry_after(reply.retry_after_s))
     return answer
 
 

@@ -5,7 +5,6 @@ it ended, as the aiohttp router does against a real one.
 """
 
 import contextlib
-import math
 from collections.abc import Generator
 from typing import Any, assert_never
 
@@ -16,7 +15,7 @@ from router.core.delivery import BLAME, Cause, Delivery, Outcome
 from router.core.effects import End, Relay, Request, Send, Waiting
 from router.core.forwarding import Effect, Forwarding, Reply, forward
 from router.core.policy import Policy
-from router.core.refusal import STATUS
+from router.core.refusal import STATUS, retry_after
 from scenarios import record
 from scenarios.world.answers import event, words
 from simulator.connection import Close, Connection, Head
@@ -166,8 +165,7 @@ class _Handling:
             delivery=str(delivery),
             pool=self._pool,
             sends=reply.sends,
-            # The header has whole seconds, and never 0, which an SDK takes for nothing.
-            retry_after_s=None if reply.retry_after_s is None else max(1.0, math.ceil(reply.retry_after_s)),
+            retry_after_s=None if reply.retry_after_s is None else retry_after(reply.retry_after_s),
             should_retry=self._should_retry(delivery, sends=reply.sends, failed=True),
         )
         self._client.say(head)

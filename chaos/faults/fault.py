@@ -56,8 +56,8 @@ class Proof:
 class Fault(Protocol):
     """One fault, done to one target; an instance may hold sockets between `inject` and `clear`.
 
-    Both return a Proof, also when the probe saw something else (`proved` False), and raise ToxiproxyError or OSError
-    when the change itself failed. `clear` is safe after an `inject` that raised.
+    Both return a Proof, also when the probe saw something else (`proved` False), and raise ToxiproxyError, the target's
+    ControlError or OSError when the change itself failed. `clear` is safe after an `inject` that raised.
     """
 
     async def inject(self, target: Target) -> Proof:

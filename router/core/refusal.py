@@ -1,5 +1,6 @@
 """Why a request is not sent again, and what the client is told when no pool's answer can be passed on."""
 
+import math
 from enum import StrEnum
 
 from router.core.delivery import OWN_TIMEOUTS, Delivery, Outcome
@@ -78,3 +79,8 @@ def code_for(reason: Reason, outcome: Outcome | None) -> Code:
     if outcome is not None and outcome.delivery is Delivery.UNKNOWN:
         return Code.POOL_TIMEOUT if outcome.cause in OWN_TIMEOUTS else Code.MAYBE_RUNNING
     return _CODE_OF_REASON[reason]
+
+
+def retry_after(wait_s: float) -> int:
+    """Return what Retry-After says of a wait: whole seconds, rounded up, never 0, which an SDK takes for nothing."""
+    return max(1, math.ceil(wait_s))

@@ -1,6 +1,7 @@
 """Operations and faults happen at their times and in their order, whatever becomes of the ones before."""
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from typing import Literal
 
@@ -9,6 +10,7 @@ import pytest
 
 from chaos.faults.cut import Cut
 from chaos.faults.fault import Proof, Target
+from chaos.faults.read_drop import ReadDrop
 from chaos.faults.refused import Refused
 from chaos.frontend.remote import ControlError, Remote
 from chaos.frontend.wire import wire_bytes
@@ -198,6 +200,18 @@ class TestRealFaults:
 
 
 class TestRemote:
+    async def test_a_frontend_that_is_gone_makes_a_fault_that_cannot_be_made(
+        self, target: Target, ports: PortReservations
+    ) -> None:
+        async with aiohttp.ClientSession() as session:
+            gone = dataclasses.replace(target, control=Remote("a-0", ports.take(), session))
+            course = Course(planned(0.0, 0.1, kind="read_drop"), [(ReadDrop(), gone)], lambda _name, _outcome: None)
+            with pytest.raises(FaultError, match=r"^inject read_drop at a/a-0: frontend a-0: POST /mode: "):
+                await course.inject()
+            with pytest.raises(FaultError, match=r"^clear read_drop at a/a-0: frontend a-0: POST /mode: "):
+                await course.clear()
+            await course.give_up()
+
     async def test_a_frontend_that_is_gone_is_named(self, ports: PortReservations) -> None:
         async with aiohttp.ClientSession() as session:
             with pytest.raises(ControlError, match="frontend b-1: POST /mode: ") as caught:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.core.delivery import BLAME, OWN_TIMEOUTS, Blame, Cause, Delivery, Outcome, delivery_of
-from router.core.refusal import STATUS, Code, Reason, code_for
+from router.core.refusal import STATUS, Code, Reason, code_for, retry_after
 from tests.router.core.playbook import LOST, REFUSED, answered, unknown, unsent
 
 
@@ -92,3 +92,8 @@ def test_what_was_never_sent_is_told_by_the_reason(
 
 def test_every_code_has_its_status() -> None:
     assert set(STATUS) == set(Code)
+
+
+@pytest.mark.parametrize(("wait_s", "told"), [(0.0, 1), (0.2, 1), (1.0, 1), (1.01, 2), (5.5, 6)])
+def test_retry_after_is_in_whole_seconds_rounded_up_and_never_none(wait_s: float, told: int) -> None:
+    assert retry_after(wait_s) == told
