@@ -282,6 +282,15 @@ def test_what_began_before_the_return_does_not_bench_again(clock: ManualClock, e
     assert not state_of(policy, "a-0").cooldown.takes_sends, "what began after it counts"
 
 
+def test_what_begins_at_the_moment_of_the_return_counts(clock: ManualClock) -> None:
+    policy = policy_of("a", clock=clock, config=KNOBS)
+    bench(policy, "a-0")
+    clock.now_s += 5
+    assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
+    assert asked(policy) << send("a-0") >> unknown(Cause.LOST)
+    assert state_of(policy, "a-0").cooldown.reason == "failed again: lost"
+
+
 def test_a_slow_start_makes_no_way_where_nothing_else_is_left(clock: ManualClock) -> None:
     policy = policy_of("a", clock=clock, config=KNOBS)
     bench(policy, "a-0")

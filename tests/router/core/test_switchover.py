@@ -188,6 +188,14 @@ def test_an_unverified_switch_is_an_alarm_until_its_good_sends_come() -> None:
     assert alarm(drill) == [("unverified_switch", "b", "no traffic came within 30 s", 40)]
     events: list[float | None] = []
     drill.alarms.on_event = lambda event: events.append(event.cleared_s)
+    tell = drill.switch.on_end
+    told: list[bool] = []
+
+    def hear(switch: Switch) -> None:
+        told.append(switch.unverified)
+        tell(switch)
+
+    drill.switch.on_end = hear
     drill.clock.now_s += 100
     for failure in (None, None, "lost", None, None):
         drill.switch.sent("b", failure, drill.clock.now_s)
@@ -195,7 +203,7 @@ def test_an_unverified_switch_is_an_alarm_until_its_good_sends_come() -> None:
     assert events == []
     for _ in range(4):
         drill.switch.sent("b", None, drill.clock.now_s)
-    assert events == [START_S + 140], "cleared once"
+    assert (events, told) == ([START_S + 140], [False]), "cleared once"
     assert drill.ended == (SwitchEnd.UNVERIFIED, "no traffic came within 30 s"), "what was told stays told"
 
 
