@@ -93,7 +93,7 @@ class Chat:
             retries_left=talk.chain.failovers_left,
             session=request.headers.get(rules.session_header),
             body_bytes=len(body),
-            deadline_lowered=talk.deadline_s < rules.deadline_s,
+            deadline_lowered=talk.chain.hurries(rules.deadline_s),
         )
 
     async def _forward(self, talk: Talk, asked: Request) -> web.StreamResponse:

@@ -75,7 +75,7 @@ class _Handling:
             self._chat.model,
             self._env.now + deadline_s,
             retries_left=chain.failovers_left,
-            deadline_lowered=deadline_s < policy.config.deadline_s,
+            deadline_lowered=chain.hurries(policy.config.deadline_s),
         )
         try:
             with contextlib.closing(forward(policy, request)) as rule:

@@ -6,6 +6,7 @@ Laws
 3. A change wakes only who is next in a line; whoever takes a send, or leaves, passes the wake-up on.
 """
 
+import itertools
 from collections.abc import Iterator
 
 from router.core.config import QueueOrder, RouterConfig
@@ -15,14 +16,15 @@ from router.core.effects import Waiting
 class WaitQueue:
     """Who waits, line by line."""
 
-    __slots__ = ("_bytes_max", "_count_max", "_lifo", "_lines", "body_bytes", "count")
+    __slots__ = ("_arrivals", "_bytes_max", "_count_max", "_lifo", "_lines", "body_bytes", "count")
 
     def __init__(self, config: RouterConfig) -> None:
         self._count_max = config.queue_max
         self._bytes_max = config.queue_bytes_max
         self._lifo = config.queue_order is QueueOrder.LIFO
-        self._lines: dict[str, dict[Waiting, None]] = {}
-        """Model -> who waits for it, in the order of arrival (a dict as a set that keeps its order)."""
+        self._lines: dict[str, dict[Waiting, int]] = {}
+        """Model -> who waits for it, in the order of arrival, with its number in that order over all lines."""
+        self._arrivals = itertools.count(1)
         self.count = 0
         """Requests that wait now."""
         self.body_bytes = 0
@@ -38,7 +40,7 @@ class WaitQueue:
             self._give_way(waiting)
         if not self._fits(waiting):
             return False
-        self._lines.setdefault(waiting.model, {})[waiting] = None
+        self._lines.setdefault(waiting.model, {})[waiting] = next(self._arrivals)
         self.count += 1
         self.body_bytes += waiting.request.body_bytes
         return True
@@ -75,7 +77,7 @@ class WaitQueue:
         if not self._count_max or waiting.request.body_bytes > self._bytes_max:
             return
         while not self._fits(waiting):
-            first = min((next(iter(line)) for line in self._lines.values()), key=lambda w: w.until_s)
+            first = min((next(iter(line.items())) for line in self._lines.values()), key=lambda place: place[1])[0]
             self._remove(first)
             first.wake()
 
@@ -87,9 +89,9 @@ class WaitQueue:
         self.count -= 1
         self.body_bytes -= waiting.request.body_bytes
 
-    def _wake(self, line: dict[Waiting, None]) -> None:
+    def _wake(self, line: dict[Waiting, int]) -> None:
         if line:
             self._next(line).wake()
 
-    def _next(self, line: dict[Waiting, None]) -> Waiting:
+    def _next(self, line: dict[Waiting, int]) -> Waiting:
         return next(reversed(line) if self._lifo else iter(line))

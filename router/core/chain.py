@@ -58,12 +58,12 @@ class _GarbageError(ValueError):
 class ChainBudget:
     """What one request has left.
 
-    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `within_s` is the seconds
-    that the layers above still wait (infinite: they do not say); `ignored` names the headers that could not be read,
-    and why.
+    `spent` re-sends are reported by the layers above, `left` remain for everybody together; `patience_s` is the seconds
+    that they still wait (infinite: they do not say), `within_s` those within which to answer them; `ignored` names the
+    headers that could not be read, and why.
     """
 
-    __slots__ = ("_failover_spends", "_when_unknown", "ignored", "left", "spent", "within_s")
+    __slots__ = ("_failover_spends", "_when_unknown", "ignored", "left", "patience_s", "spent", "within_s")
 
     def __init__(
         self,
@@ -78,19 +78,21 @@ class ChainBudget:
         self._when_unknown = when_unknown
         self.ignored: dict[str, str] = {}
         self.spent = 0
-        self.within_s = float("inf")
+        self.patience_s = self.within_s = float("inf")
         allowed = float("inf")
         for name in READ:
             value = headers.get(name)
             if value is None:
                 continue
             try:
-                spent, left, within_s = _read(name, value.strip())
+                spent, left, patience_s = _read(name, value.strip())
             except _GarbageError as why:
                 self.ignored[name] = str(why)
                 continue
             self.spent += spent
             allowed = min(allowed, left)
+            self.patience_s = min(self.patience_s, patience_s)
+            within_s = _answered_before(patience_s) if name == STAINLESS_READ_TIMEOUT else patience_s
             self.within_s = min(self.within_s, within_s)
         self.left: int = int(max(0, min(retries_max - self.spent, allowed)))
 
@@ -98,6 +100,10 @@ class ChainBudget:
     def failovers_left(self) -> int:
         """How many failovers this router may make for the request."""
         return self.left if self._failover_spends else 1
+
+    def hurries(self, deadline_s: float) -> bool:
+        """Tell whether the layers above wait less than our own deadline; the margin that we leave them is no hurry."""
+        return self.patience_s < deadline_s
 
     def left_after(self, sends: int) -> int:
         """Return what the layers above have left after so many sends of ours."""
@@ -128,7 +134,7 @@ def _read(name: str, value: str) -> tuple[int, float, float]:
         case "x-pooldrill-deadline-ms":
             return 0, endless, _count(value) / 1000
         case "x-stainless-read-timeout":
-            return 0, endless, _answered_before(_seconds(value))
+            return 0, endless, _seconds(value)
         case _:
             attempt, attempts_max = _amz(value)
             return attempt - 1, attempts_max - attempt, endless

@@ -146,9 +146,9 @@ class RouterConfig:
 
     @staticmethod
     def _check(name: str, value: object) -> None:
-        if isinstance(value, float) and name == "cooldown_ratio":
-            if not 0 < value <= 1:
-                raise ConfigError(f"{name} must be a share above 0 and at most 1, got {value:g}")
+        if name == "cooldown_ratio":
+            if not (isinstance(value, int | float) and 0 < value <= 1):
+                raise ConfigError(f"{name} must be a share above 0 and at most 1, got {value}")
         elif isinstance(value, float):
             if name in _MAY_BE_ZERO and value == 0:
                 return

@@ -12,7 +12,8 @@ Laws
    neutral, they neither bench a frontend nor clear it.
 2. A benched frontend returns by a trial only, never by a user's request, and at most one trial is under way.
 3. The rest doubles up to its bound with every bench, until a send in use was good.
-4. A failure never makes a frontend look better: `wary` tells a selector for how long its low count is no merit.
+4. What began before a frontend returned says nothing of it any more.
+5. A failure never makes a frontend look better: `wary` tells a selector for how long its low count is no merit.
 """
 
 from enum import Enum, StrEnum
@@ -59,8 +60,8 @@ class Cooldown:
     """Standing of one frontend: `reason` says why, `since_s` and `until_s` are monotonic seconds."""
 
     __slots__ = (
-        "_config", "_failures", "_in_a_row", "_rest_s", "_sends", "_window_s", "reason", "since_s", "standing",
-        "tried_s", "until_s", "wary",
+        "_config", "_failures", "_in_a_row", "_rest_s", "_sends", "_window_s", "reason", "returned_s", "since_s",
+        "standing", "tried_s", "until_s", "wary",
     )  # fmt: skip
 
     def __init__(self, config: RouterConfig) -> None:
@@ -72,6 +73,8 @@ class Cooldown:
         """When the rest of a benched frontend, or its slow start, is over."""
         self.tried_s = float("-inf")
         """When its last trial ended."""
+        self.returned_s = float("-inf")
+        """When a trial last brought it back."""
         self.wary = 0
         """Good sends that are still wanted before the last failure is forgotten in choosing."""
         self._rest_s = 0.0
@@ -121,6 +124,7 @@ class Cooldown:
         """End a trial: back into use, slowly at first."""
         self._end_trial(now)
         self._in_a_row = self._sends = self._failures = 0
+        self.returned_s = now
         slow_s = self._config.slow_start_s
         self._go(Standing.SLOW_START if slow_s else Standing.IN_USE, now, until_s=now + slow_s, reason="trial was good")
 

@@ -99,7 +99,8 @@ def read_listing(answer: object) -> Listing:
             entry = _entry(item)
             _must_be_new(entry, good)
         except _BadEntryError as why:
-            skipped[_label(item, position)] = str(why)
+            label = _label(item, position)
+            skipped[f"entry {position}" if label in skipped else label] = str(why)
         else:
             good[entry.name] = entry
     return Listing(tuple(good[name] for name in sorted(good)), complete, skipped)

@@ -25,7 +25,7 @@ PROBE_OK = "ok"
 class Request:
     """What the decisions must know of one client request.
 
-    `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client asked for less time than
+    `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client waits for less time than
     the router gives; `retries_left` is how many failovers the layers above leave us, `body_bytes` what waits with it.
     """
 

@@ -70,7 +70,7 @@ class Ledger:
         pool.in_flight += 1
         if pool.in_flight == self._in_flight_max:
             self._full += 1
-        lease = Lease(state, self)
+        lease = Lease(state, self, now)
         if state not in self._connecting:
             self._connecting[state] = (now, lease)
             lease.leads = True
@@ -125,16 +125,17 @@ class Ledger:
 
 
 class Lease:
-    """One send's hold on a frontend, from the decision until its stream has ended.
+    """One send's hold on a frontend, from the decision at `began_s` until its stream has ended.
 
     `leads` while its connect is the one that may wait the whole connect time-out; `overtaken` tells that meanwhile
     another send's connect came through.
     """
 
-    __slots__ = ("_ledger", "leads", "open", "overtaken", "slot_taken", "state")
+    __slots__ = ("_ledger", "began_s", "leads", "open", "overtaken", "slot_taken", "state")
 
-    def __init__(self, state: FrontendState, ledger: Ledger) -> None:
+    def __init__(self, state: FrontendState, ledger: Ledger, began_s: float) -> None:
         self.state = state
+        self.began_s = began_s
         self.open = True
         self.leads = False
         self.overtaken = False

@@ -15,15 +15,15 @@ Background = Generator[Connect | Probe | Wait, object, None]
 def trials(policy: Policy) -> Background:
     """Try benched frontends, one after the other; a driver runs `trials_max` of these side by side."""
     while True:
-        trial = policy.next_trial()
+        trial = policy.trials.begin()
         if trial is not None:
             yield from _try(policy, trial)
             continue
-        idle = policy.until_next_trial()
+        idle = policy.trials.until_next()
         try:
             yield idle
         finally:
-            policy.no_longer_idle(idle)
+            policy.trials.no_longer_idle(idle)
 
 
 def _try(policy: Policy, trial: Trial) -> Background:

@@ -14,23 +14,25 @@ from collections.abc import Callable, Mapping
 
 from router.core.admission import WaitQueue
 from router.core.affinity import Key, Pins
+from router.core.alarms import Alarms
+from router.core.benched_alarm import BenchedAlarm
 from router.core.budgets.kinds import budget_of
 from router.core.chain import ChainBudget
 from router.core.clock import Clock
 from router.core.config import RouterConfig, Selection
 from router.core.cooldown import Cooldown, Verdict, verdict_of
 from router.core.delivery import OWN_TIMEOUTS, Cause, Delivery, Outcome
-from router.core.effects import End, Request, Send, Wait, Waiting
+from router.core.effects import End, Request, Send, Waiting
 from router.core.failover_budget import FailoverBudget
 from router.core.in_flight import FrontendState, Ledger
 from router.core.primary import Primary
 from router.core.random_source import RandomSource
 from router.core.refusal import Reason
 from router.core.roster import Group, Roster
-from router.core.selection import Candidate, LeastInFlight, PowerOfTwoChoices, PrimaryBackup, RoundRobin, Selector
+from router.core.selection import Candidate, selector_of
 from router.core.tally import Tally
 from router.core.topology import Catalog, Frontend
-from router.core.trials import Trial, Trials
+from router.core.trials import Trials
 from router.core.usable import Usable
 
 Ready = Callable[[Frontend, str], bool]
@@ -55,9 +57,17 @@ class Policy:
         self._ledger = Ledger(clock, self._changed, in_flight_max=config.in_flight_max, slow_s=config.slow_s)
         self._pins = Pins(idle_s=config.session_idle_s, sessions_max=config.sessions_max)
         self.usable = Usable(self.roster, self._ledger, rng)
-        self._trials = Trials(self.roster, self.queue, pause_s=config.trial_pause_s, trials_max=config.trials_max)
-        self._idle_trials: list[Wait] = []
-        self._selector = _selector(config, rng, self.primary)
+        self.trials = Trials(
+            self.roster,
+            self.queue,
+            clock,
+            self._standing_changed,
+            pause_s=config.trial_pause_s,
+            trials_max=config.trials_max,
+        )
+        self.alarms = Alarms()
+        self._benched_alarm = BenchedAlarm(self.alarms, self.roster, clock)
+        self._selector = selector_of(config, rng, self.primary)
         self.publish(catalog)
 
     # ---- who is there
@@ -108,7 +118,7 @@ class Policy:
         if now >= request.until_s:
             return Reason.DEADLINE
         if not self.queue.must_join(group.model):
-            send = self._choose(request, group, now)
+            send = self._first(request, group, now)
             if send is not None:
                 return send
         if not self._known(request.model):
@@ -117,7 +127,7 @@ class Policy:
         if not self.queue.join(waiting):
             return Reason.OVERLOADED
         if group.all_benched():
-            self._wake_idle_trials()
+            self.trials.wake()
         return waiting
 
     def woke(self, waiting: Waiting) -> Send | Waiting | Reason:
@@ -128,7 +138,7 @@ class Policy:
         if now >= waiting.request.until_s:
             step = Reason.DEADLINE
         elif self.queue.is_next(waiting):
-            step = self._choose(waiting.request, group, now)
+            step = self._first(waiting.request, group, now)
         if step is None:
             if now < waiting.until_s and self.queue.holds(waiting):
                 return waiting
@@ -150,9 +160,9 @@ class Policy:
             self._pins.ended(key, state.frontend.pool, outcome)
         if outcome.delivery is Delivery.ANSWERED:
             return
-        self._learn(state, verdict_of(outcome, hang=send.hang, on_5xx=True), str(outcome.cause))
+        self._learn_of(send, verdict_of(outcome, hang=send.hang, on_5xx=True), str(outcome.cause))
         if self.primary is not None and _says_of_pool(send, outcome):
-            self.primary.timed_out(state.frontend.pool, now)
+            self.primary.timed_out(state.frontend.pool, now, began_s=send.lease.began_s)
 
     def relayed(self, send: Send, end: End) -> None:
         """Learn from how an answer ended."""
@@ -160,9 +170,9 @@ class Policy:
         send.end = end
         if end is End.COMPLETE:
             verdict = verdict_of(send.outcome, hang=send.hang, on_5xx=self.config.cooldown_on_5xx)
-            self._learn(send.lease.state, verdict, str(send.outcome.status))
+            self._learn_of(send, verdict, str(send.outcome.status))
         else:
-            self._learn(send.lease.state, Verdict.BAD, f"stream {end}")
+            self._learn_of(send, Verdict.BAD, f"stream {end}")
 
     def again(self, send: Send, outcome: Outcome) -> Send | Reason:
         """Return the next send after a failed one, or the reason why there is none."""
@@ -191,35 +201,20 @@ class Policy:
         spread_s = self._rng.random() * self.config.retry_after_spread_s
         return max(rest_s, self.config.retry_after_min_s) + spread_s
 
-    # ---- trials of benched frontends (the loop is in loops.py)
-
-    def next_trial(self) -> Trial | None:
-        """Take the permit for the trial that is due, if one is."""
-        state = self._trials.next(self.clock.monotonic())
-        return None if state is None else Trial(state, self.clock, self._standing_changed)
-
-    def until_next_trial(self) -> Wait:
-        """Return a wait until a trial may be due; give it back to `no_longer_idle`."""
-        idle = Wait(self._trials.due_s())
-        self._idle_trials.append(idle)
-        return idle
-
-    def no_longer_idle(self, idle: Wait) -> None:
-        """Take back a wait of `until_next_trial`."""
-        self._idle_trials.remove(idle)
-
     # ---- inside
 
-    def _choose(self, request: Request, group: Group, now: float, *, tried: str | None = None) -> Send | None:
-        """Choose among what is usable now, without the pool that was tried, and take a lease."""
+    def _first(self, request: Request, group: Group, now: float) -> Send | None:
+        """Choose the first send among what is usable now; None: nothing is."""
         candidates = self.usable.among(group.candidates, now)
-        if tried is not None:
-            candidates = self._without(candidates, tried)
-        if not candidates:
-            return None
+        return self._choose(request, group, candidates, now) if candidates else None
+
+    def _choose(
+        self, request: Request, group: Group, candidates: tuple[Candidate, ...], now: float, *, second: bool = False
+    ) -> Send:
+        """Choose among candidates, of which there is at least one, and take a lease."""
         if self.primary is not None:
             self.primary.at(now)
-        second, key = tried is not None, self._session_of(request)
+        key = self._session_of(request)
         pinned = None if key is None else self._pinned(key, candidates, now)
         candidate = pinned or self._selector.pool(group.model, candidates, second=second)
         state = self._selector.frontend(candidate, second=second)
@@ -248,22 +243,29 @@ class Policy:
         return Reason.OVERLOADED if full or not self.queue.holds(waiting) else Reason.NO_POOL
 
     def _again(self, send: Send, outcome: Outcome) -> Send | Reason:
+        now = self.clock.monotonic()
+        final = self._why_final(send, outcome, now)
+        if final is not None:
+            return final
+        group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
+        others = self.usable.among(self._without(group.candidates, tried), now)
+        if not others:
+            return Reason.NO_OTHER_POOL
+        # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
+        if self.budget is not None and not self.budget.allows(send.request, now):
+            return Reason.BUDGET
+        return self._choose(send.request, group, others, now, second=True)
+
+    @staticmethod
+    def _why_final(send: Send, outcome: Outcome, now: float) -> Reason | None:
+        """Tell why a request must not be sent again, wherever that might be; None: it may."""
         if outcome.delivery is not Delivery.UNSENT:
             return Reason.MAYBE_SENT
+        if outcome.cause is Cause.DEADLINE or now >= send.request.until_s:
+            return Reason.DEADLINE
         if send.attempt > 1:
             return Reason.TWO_SENDS
-        if send.request.retries_left < 1:
-            return Reason.BUDGET
-        now = self.clock.monotonic()
-        if now >= send.request.until_s:
-            return Reason.DEADLINE
-        group, tried = self.roster.group_for(send.request.model), send.lease.frontend.pool
-        if self.budget is not None:
-            # Asked only where there is somewhere to go, or a retry would be paid for that is never made.
-            others = self._without(self.usable.among(group.candidates, now), tried)
-            if others and not self.budget.allows(send.request, now):
-                return Reason.BUDGET
-        return self._choose(send.request, group, now, tried=tried) or Reason.NO_OTHER_POOL
+        return Reason.BUDGET if send.request.retries_left < 1 else None
 
     @staticmethod
     def _without(candidates: tuple[Candidate, ...], pool: str) -> tuple[Candidate, ...]:
@@ -283,6 +285,12 @@ class Policy:
         """Tell whether the model may be asked for; while no pool is known at all, nothing can be said against it."""
         return not self.catalog.pools or bool(self.catalog.pools_for(model))
 
+    def _learn_of(self, send: Send, verdict: Verdict, what: str) -> None:
+        """Learn from how a send ended, unless its frontend has been away since it began."""
+        state = send.lease.state
+        if send.lease.began_s >= state.cooldown.returned_s:
+            self._learn(state, verdict, what)
+
     def _learn(self, state: FrontendState, verdict: Verdict, what: str) -> None:
         if state.cooldown.learn(verdict, self.clock.monotonic(), what):
             self._standing_changed(state)
@@ -292,19 +300,16 @@ class Policy:
         self._pools_changed(better=state.cooldown.takes_sends)
 
     def _pools_changed(self, *, better: bool = True) -> None:
+        self._benched_alarm.look()
         if self.primary is not None:
             self.primary.usable_changed(self.roster.standing_pools(), self.clock.monotonic())
         if better:
             self._changed()
-        self._wake_idle_trials()
+        self.trials.wake()
 
     def _changed(self) -> None:
         if self.queue.count:
             self.queue.wake()
-
-    def _wake_idle_trials(self) -> None:
-        for idle in tuple(self._idle_trials):
-            idle.wake()
 
 
 def _says_of_pool(send: Send, outcome: Outcome) -> bool:
@@ -312,16 +317,6 @@ def _says_of_pool(send: Send, outcome: Outcome) -> bool:
     if outcome.delivery is not Delivery.UNKNOWN or outcome.cause not in OWN_TIMEOUTS:
         return False
     return outcome.cause is not Cause.DEADLINE or not send.request.deadline_lowered
-
-
-def _selector(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
-    if primary is not None:
-        return PrimaryBackup(primary)
-    if config.selection is Selection.LEAST_IN_FLIGHT:
-        return LeastInFlight(rng)
-    if config.selection is Selection.POWER_OF_TWO_CHOICES:
-        return PowerOfTwoChoices(rng)
-    return RoundRobin()
 
 
 def _always(_: Frontend, __: str) -> bool:

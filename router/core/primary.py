@@ -3,8 +3,9 @@
 Laws
 1. It moves by itself when the active pool cannot be used (benched, unhealthy, draining, gone), to the configured
    primary if that can, else to the first by name.
-2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`); no other single
-   failure does, and the request that timed out is not sent again.
+2. One time-out after hand-over at the active pool moves later requests at once (`switch_on_timeout`), to the next by
+   name, so that every pool has its turn; the request that timed out is not sent again. No other single failure moves
+   it, nor does a send that began before its pool became active.
 3. It returns by itself only where that is asked for, and only after the primary has been usable for a while.
 4. An operator's choice wins while it is usable: neither a time-out nor the return moves it.
 """
@@ -59,19 +60,26 @@ class Primary:
         if self.active not in usable:
             self._move_away(now)
 
-    def timed_out(self, pool: str, now: float) -> None:
-        """Take in that a pool had a request and the router's own time-out ended it."""
-        if not self._on_timeout or pool != self.active or self.why is Why.OPERATOR:
+    def timed_out(self, pool: str, now: float, *, began_s: float) -> None:
+        """Take in that a pool had a request since `began_s`, and the router's own time-out ended it."""
+        if not self._on_timeout or pool != self.active or self.why is Why.OPERATOR or began_s < self.since_s:
             return
         if pool == self._configured:
             self._usable_s = now  # the hold begins anew, or an automatic return would undo this at once
-        self._move_away(now)
+        after = [other for other in self._usable if other > pool]
+        before = [other for other in self._usable if other < pool]
+        for other in (after + before)[:1]:
+            self._go(other, Why.AUTOMATIC, now)
 
     def operator_chose(self, pool: str, now: float) -> None:
         """Make a pool active by hand. Raises ValueError if it cannot be used now."""
-        if pool not in self._usable:
-            raise ValueError(f"pool {pool!r} cannot be used now; usable: {', '.join(self._usable) or 'none'}")
+        self._must_be_usable(pool)
         self._go(pool, Why.OPERATOR, now)
+
+    def give_back(self, pool: str, why: Why, now: float) -> None:
+        """Make a pool active again as it was before an operator's choice came to nothing. Raises ValueError."""
+        self._must_be_usable(pool)
+        self._go(pool, why, now)
 
     def at(self, now: float) -> str:
         """Return the active pool, after an automatic return that is due."""
@@ -88,6 +96,10 @@ class Primary:
         others = [pool for pool in self._usable if pool != self.active]
         if others:
             self._go(self._configured if self._configured in others else others[0], Why.AUTOMATIC, now)
+
+    def _must_be_usable(self, pool: str) -> None:
+        if pool not in self._usable:
+            raise ValueError(f"pool {pool!r} cannot be used now; usable: {', '.join(self._usable) or 'none'}")
 
     def _go(self, pool: str, why: Why, now: float) -> None:
         self.active, self.why, self.since_s = pool, why, now

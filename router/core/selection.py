@@ -13,6 +13,7 @@ Laws
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
+from router.core.config import RouterConfig, Selection
 from router.core.in_flight import FrontendState, PoolState
 from router.core.primary import Primary
 from router.core.random_source import RandomSource
@@ -53,8 +54,15 @@ class Selector(Protocol):
         ...
 
 
+TURNS_MAX = 4096
+"""Cursors kept: names of pools and models come and go with the list of pools, for as long as the router runs."""
+
+
 class Turns:
-    """Cursors that go round, one for each key; kept modulo the present number of places and never reset."""
+    """Cursors that go round, one for each key; kept modulo the present number of places and never reset.
+
+    Beyond `TURNS_MAX` the one that came first is forgotten.
+    """
 
     __slots__ = ("_turns",)
 
@@ -63,7 +71,11 @@ class Turns:
 
     def next(self, key: tuple[str, bool], places: int) -> int:
         """Return the place whose turn it is and move on."""
-        turn = self._turns.get(key, 0)
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = 0
+            if len(self._turns) >= TURNS_MAX:
+                del self._turns[next(iter(self._turns))]
         self._turns[key] = turn + 1
         return turn % places
 
@@ -175,6 +187,17 @@ class PrimaryBackup:
     def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
         """Take this pool's next frontend."""
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
+
+
+def selector_of(config: RouterConfig, rng: RandomSource, primary: Primary | None) -> Selector:
+    """Build the selector that is configured; `primary` is there exactly for primary and backups."""
+    if primary is not None:
+        return PrimaryBackup(primary)
+    if config.selection is Selection.LEAST_IN_FLIGHT:
+        return LeastInFlight(rng)
+    if config.selection is Selection.POWER_OF_TWO_CHOICES:
+        return PowerOfTwoChoices(rng)
+    return RoundRobin()
 
 
 def _wary_turn(places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> tuple[Place | None, Sequence[Place]]:

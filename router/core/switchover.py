@@ -14,18 +14,21 @@ Laws
 2. Probes keep their interval, however fast they fail: a 503 in a millisecond does not end a switch at once.
 3. A round of probes is good only if every frontend of the target is ready for every model of it.
 4. One switch at a time: a second one is refused.
-5. Whoever moves the traffic meanwhile (an operator, or the router because the target is benched) has the last word.
+5. Whoever moves the traffic meanwhile (an operator at any time, or the router once it was moved here) has the last
+   word; nothing is rolled back then.
+6. A roll-back leaves the old pool active as it was before, so what moved it by itself then does so again.
 """
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from router.core.alarms import AlarmKind, Alarms
 from router.core.clock import Clock
 from router.core.config import ConfigError
 from router.core.effects import Probe, Wait
 from router.core.health import ProbeAnswer, ProbeOutcome, in_words
-from router.core.primary import Primary
+from router.core.primary import Primary, Why
 from router.core.topology import Pool
 
 
@@ -101,6 +104,7 @@ class Switch:
         self.config = config
         self.target = target
         self.origin = primary.active
+        """Who has the traffic until it moves, and gets it back."""
         self.phase = Phase.PROBING
         self.end: SwitchEnd | None = None
         self.why = ""
@@ -108,11 +112,20 @@ class Switch:
         """When the present phase began."""
         self.until_s = now + config.total_s_max
         self._primary = primary
+        self._origin_why = primary.why
+        self._origin_since_s = primary.since_s
         self._probes = _Row()
         self._sends = _Row()
         self._sends_came = 0
         self._send_failed = False
         self._idle: Wait | None = None
+        self.on_end: Callable[[Switch], None] = _nobody_listens
+        """Told once of its end, and again when a switch that stands unverified has had its good sends at last."""
+
+    @property
+    def unverified(self) -> bool:
+        """Tell whether it stands, and too few good sends came to say that this is right."""
+        return self.end is SwitchEnd.UNVERIFIED and self._sends.good < self.config.good_sends
 
     @property
     def over(self) -> bool:
@@ -121,28 +134,30 @@ class Switch:
 
     def probed(self, failure: str | None, now: float) -> None:
         """Take in a round of probes: what was wrong with it in words, None if nothing was."""
+        if self._overruled(now):
+            return
         self._count(self._probes, failure, now)
-        if self.phase is Phase.PROBING and self._probes.good >= self.config.good_probes:
+        if self.phase is Phase.PROBING and self._probes.good >= self.config.good_probes and now < self.until_s:
             self._move(now)
 
     def sent(self, pool: str, failure: str | None, now: float) -> None:
         """Take in how a send to a pool ended, None: well; what says nothing of the pool is not told here."""
-        if pool != self.target.name or self.phase not in (Phase.DRAINING, Phase.VERIFYING):
+        if pool != self.target.name or self.phase is Phase.PROBING:
             return
-        self._sends_came += 1
-        self._send_failed = self._send_failed or failure is not None
-        self._count(self._sends, failure, now)
+        if self.over:
+            self._sent_late(failure)
+            return
+        if not self._overruled(now):
+            self._sends_came += 1
+            self._send_failed = self._send_failed or failure is not None
+            self._count(self._sends, failure, now)
         if self._idle is not None:
             self._idle.wake()
 
     def at(self, now: float, origin_in_flight: int) -> None:
         """Go on with whatever time alone, or the end of the drain, decides."""
         self._idle = None
-        if self.over:
-            return
-        if self.phase is not Phase.PROBING and self._primary.active != self.target.name:
-            active = self._primary.active or "no pool"
-            self._finish(SwitchEnd.ROLLED_BACK, f"the traffic went to {active} ({self._primary.why})", now)
+        if self.over or self._overruled(now):
             return
         if self.phase is Phase.DRAINING and not origin_in_flight:
             self._enter(Phase.VERIFYING, now)
@@ -165,12 +180,19 @@ class Switch:
 
     def stop(self, now: float) -> None:
         """End it because nobody drives it any longer; before the traffic moved nothing has to be undone."""
-        if not self.over:
+        if not self.over and not self._overruled(now):
             self._fail("stopped", now)
 
     def __repr__(self) -> str:
         why = f" ({self.why})" if self.why else ""
         return f"<{self.origin} -> {self.target.name}: {self.end or self.phase}{why}>"
+
+    def _sent_late(self, failure: str | None) -> None:
+        """Count on while it stands unverified: traffic may come later than it was waited for."""
+        if self.unverified:
+            self._sends.count(failure)
+            if not self.unverified:
+                self.on_end(self)
 
     def _count(self, row: _Row, failure: str | None, now: float) -> None:
         row.count(failure)
@@ -180,7 +202,20 @@ class Switch:
         if row.bad >= self.config.failures_max:
             self._fail(f"{row.bad} failures in a row, the last: {failure}", now)
 
+    def _overruled(self, now: float) -> bool:
+        """End it if somebody else has moved the traffic; returns whether that happened."""
+        primary = self._primary
+        if self.over or primary.active == self.target.name:
+            return False
+        if self.phase is Phase.PROBING and (primary.why is not Why.OPERATOR or primary.since_s == self._origin_since_s):
+            return False
+        where = f"the traffic went to {primary.active or 'no pool'} ({primary.why})"
+        self._finish(SwitchEnd.ROLLED_BACK, where + self._last(), now)
+        return True
+
     def _move(self, now: float) -> None:
+        if self._primary.active != self.target.name:
+            self.origin, self._origin_why = self._primary.active, self._primary.why
         try:
             self._primary.operator_chose(self.target.name, now)
         except ValueError as refused:
@@ -210,7 +245,7 @@ class Switch:
             self._finish(SwitchEnd.ROLLED_BACK, why, now)
             return
         try:
-            self._primary.operator_chose(self.origin, now)
+            self._primary.give_back(self.origin, self._origin_why, now)
         except ValueError as refused:
             self._finish(SwitchEnd.STUCK, f"{why}; {refused}", now)
         else:
@@ -222,14 +257,17 @@ class Switch:
     def _finish(self, end: SwitchEnd, why: str, now: float) -> None:
         self.end, self.why = end, why
         self._enter(Phase.OVER, now)
+        self.on_end(self)
 
 
 class Switchboard:
-    """Begins switches, one at a time, and remembers the last."""
+    """Begins switches, one at a time, and remembers the last; an alarm is on while that stands unverified."""
 
-    def __init__(self, config: SwitchConfig, primary: Primary) -> None:
+    def __init__(self, config: SwitchConfig, primary: Primary, alarms: Alarms, clock: Clock) -> None:
         self._config = config
         self._primary = primary
+        self._alarms = alarms
+        self._clock = clock
         self.last: Switch | None = None
         """The switch under way, or the last one."""
 
@@ -242,7 +280,13 @@ class Switchboard:
         if target.draining:
             raise SwitchRefusedError(f"{target.name} is draining")
         self.last = Switch(self._config, self._primary, target, now)
+        self.last.on_end = self._ended
         return self.last
+
+    def _ended(self, switch: Switch) -> None:
+        now, kind = self._clock.monotonic(), AlarmKind.UNVERIFIED_SWITCH
+        self._alarms.keep_only(kind, [switch.target.name], now)
+        self._alarms.set(kind, now, on=switch.unverified, about=switch.target.name, detail=switch.why)
 
 
 Switching = Generator[Probe | Wait, ProbeAnswer | None, Switch]
@@ -275,3 +319,7 @@ def _round(switch: Switch, clock: Clock) -> Generator[Probe | Wait, ProbeAnswer 
             if answer != ProbeOutcome.OK:
                 return f"{frontend.name}: {in_words(answer)}"
     return None
+
+
+def _nobody_listens(_: Switch) -> None:
+    """Stand in until somebody wants to be told."""

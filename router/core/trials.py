@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from router.core.admission import WaitQueue
 from router.core.clock import Clock
 from router.core.cooldown import Standing
+from router.core.effects import Wait
 from router.core.in_flight import FrontendState
 from router.core.roster import Group, Roster
 from router.core.topology import Frontend
@@ -58,15 +59,50 @@ class Trial:
 
 
 class Trials:
-    """Decides which benched frontend is tried, and when the next one is due."""
+    """Decides which benched frontend is tried, and when the next one is due; `on_end` is told of every trial's end.
 
-    __slots__ = ("_pause_s", "_queue", "_roster", "_trials_max")
+    The loop around it is in loops.py.
+    """
 
-    def __init__(self, roster: Roster, queue: WaitQueue, *, pause_s: float, trials_max: int) -> None:
+    __slots__ = ("_clock", "_idle", "_on_end", "_pause_s", "_queue", "_roster", "_trials_max")
+
+    def __init__(
+        self,
+        roster: Roster,
+        queue: WaitQueue,
+        clock: Clock,
+        on_end: Callable[[FrontendState], None],
+        *,
+        pause_s: float,
+        trials_max: int,
+    ) -> None:
         self._roster = roster
         self._queue = queue
+        self._clock = clock
+        self._on_end = on_end
         self._pause_s = pause_s
         self._trials_max = trials_max
+        self._idle: list[Wait] = []
+
+    def begin(self) -> Trial | None:
+        """Take the permit for the trial that is due, if one is."""
+        state = self.next(self._clock.monotonic())
+        return None if state is None else Trial(state, self._clock, self._on_end)
+
+    def until_next(self) -> Wait:
+        """Return a wait until a trial may be due; give it back to `no_longer_idle`."""
+        idle = Wait(self.due_s())
+        self._idle.append(idle)
+        return idle
+
+    def no_longer_idle(self, idle: Wait) -> None:
+        """Take back a wait of `until_next`."""
+        self._idle.remove(idle)
+
+    def wake(self) -> None:
+        """Wake the loops that are idle: a trial may be due earlier than it was."""
+        for idle in tuple(self._idle):
+            idle.wake()
 
     def next(self, now: float) -> FrontendState | None:
         """Return the frontend to try now: the one that is due first, None if none is."""

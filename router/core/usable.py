@@ -43,7 +43,10 @@ class Usable:
         self.on_standing(state)
 
     def among(self, candidates: tuple[Candidate, ...], now: float) -> tuple[Candidate, ...]:
-        """Return those candidates, with those of their frontends, that could take a send now."""
+        """Return those candidates, with those of their frontends, that could take a send now.
+
+        Chance takes part: a decision asks once, with no candidate that it could not take.
+        """
         if not self._troubled and self._ledger.all_free(now):
             return candidates
         roomy = (c for c in candidates if self._ledger.has_room(c.pool))

@@ -149,6 +149,19 @@ def test_with_lifo_the_first_come_gives_way(clock: ManualClock) -> None:
     assert (older.woken, newest.woken) == (0, 1)
 
 
+def test_with_lifo_the_first_come_of_all_models_gives_way_and_not_who_has_least_time(clock: ManualClock) -> None:
+    knobs = {"queue_order": QueueOrder.LIFO, "queue_max": 2}
+    policy, _first = full(clock, "a=m", "b=n", **knobs)
+    held = asked(policy, model="n") << send("b-0")
+    oldest = asked(policy) << wait(2)
+    hurried = asked(policy, Request("n", START_S + 0.5)) << wait(0.5)
+    newest = asked(policy, model="n") << wait(2)
+    assert (oldest.woken, hurried.woken) == (1, 0)
+    assert oldest >> None << replied("overloaded", code="router_overloaded", sends=0)
+    held.close()
+    assert newest >> None << send("b-0")
+
+
 def test_with_lifo_a_body_that_can_never_fit_puts_nobody_out(clock: ManualClock) -> None:
     policy, _first = full(clock, queue_order=QueueOrder.LIFO, queue_bytes_max=100)
     waiting = asked(policy) << wait(2)

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from router.core.chain import READ, ChainBudget, WhenUnknown
+from router.core.config import RouterConfig
 from router.core.delivery import Delivery
+from tests.router.core.playbook import policy_of
 
 
 def chain(**headers: str) -> ChainBudget:
@@ -165,6 +167,34 @@ def test_a_failover_that_spends_the_last_retry_is_told() -> None:
     budget = ChainBudget({}, retries_max=1, failover_spends=True)
     assert told(budget, Delivery.UNSENT, sends=1) == {"x-pooldrill-retries-left": "1"}
     assert told(budget, Delivery.UNSENT, sends=2) == {"x-pooldrill-retries-left": "0", "x-should-retry": "false"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "deadline_s", "hurries"),
+    [
+        ({}, 600.0, False),
+        ({"x_stainless_read_timeout": "600"}, 600.0, False),
+        ({"x_stainless_read_timeout": "599"}, 600.0, True),
+        ({"x_stainless_read_timeout": "601"}, 600.0, False),
+        ({"x_pooldrill_deadline_ms": "600000"}, 600.0, False),
+        ({"x_pooldrill_deadline_ms": "599999"}, 600.0, True),
+        ({"x_stainless_read_timeout": "600", "x_pooldrill_deadline_ms": "1"}, 600.0, True),
+    ],
+)
+def test_a_client_that_waits_as_long_as_the_router_is_in_no_hurry(
+    headers: dict[str, str], deadline_s: float, hurries: bool
+) -> None:
+    """A stock SDK says 600 s, the router's own deadline: the margin by which it is answered earlier is no hurry."""
+    assert chain(**headers).hurries(deadline_s) is hurries
+
+
+def test_a_router_reads_the_chain_by_its_own_knobs_and_counts_what_it_cannot_read() -> None:
+    config = RouterConfig(chain_retries_max=5, failover_spends=True, when_unknown=WhenUnknown.LEAVE_TO_CLIENT)
+    policy = policy_of("a", config=config)
+    budget = policy.chain_of({"x-stainless-retry-count": "1", "x-envoy-attempt-count": "one"})
+    assert (budget.left, budget.failovers_left) == (4, 4)
+    assert told(budget, Delivery.UNKNOWN, sends=2) == {"x-pooldrill-retries-left": "3"}
+    assert policy.tally.headers_ignored == {"x-envoy-attempt-count": 1}
 
 
 def test_it_shows_its_state() -> None:

@@ -42,7 +42,7 @@ def test_a_count_must_not_be_negative(knob: str) -> None:
         config(**{knob: least - 1})
 
 
-@pytest.mark.parametrize("value", [0.0, -0.1, 1.1, float("nan")])
+@pytest.mark.parametrize("value", [0.0, -0.1, 1.1, 2, float("nan")])
 def test_a_share_lies_between_nothing_and_all(value: float) -> None:
     with pytest.raises(ConfigError, match="cooldown_ratio must be a share above 0 and at most 1"):
         config(cooldown_ratio=value)

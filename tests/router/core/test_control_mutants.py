@@ -233,8 +233,11 @@ MUTANTS: dict[str, Mutant] = {
         chain, "ChainBudget.headers_out", "and self._when_unknown is WhenUnknown.FORBID", "", told_above,
     ),
     # failovers under a budget
-    "the budget is not asked": (policy, "Policy._again", "others and not", "False and not", failovers),
-    "the budget pays for what is impossible": (policy, "Policy._again", "if others and", "if", failovers),
+    "the budget is not asked": (policy, "Policy._again", "is not None and not", "is None and not", failovers),
+    "the budget pays for what is impossible": (
+        policy, "Policy._again", "if not others:",
+        "if not others and (self.budget is None or self.budget.allows(send.request, now) is not None):", failovers,
+    ),
     "a broken stream is a success": (
         failover_budget, "FailoverBudget.ended", "send.end is not End.COMPLETE", "False", failovers,
     ),
@@ -276,10 +279,10 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "sends of other pools count": (switchover, "Switch.sent", "pool != self.target.name or", "", bad_switches),
     "sends before the move count": (
-        switchover, "Switch.sent", "or self.phase not in (Phase.DRAINING, Phase.VERIFYING)", "", bad_switches,
+        switchover, "Switch.sent", "or self.phase is Phase.PROBING", "", bad_switches,
     ),
     "an operator is overruled": (
-        switchover, "Switch.at", "self._primary.active != self.target.name", "False", bad_switches,
+        switchover, "Switch._overruled", "self.over or primary.active == self.target.name", "True", bad_switches,
     ),
     "a stopped switch stays half done": (switchover, "switching", "switch.stop(clock.monotonic())", "pass",
                                          bad_switches),

@@ -262,6 +262,26 @@ def test_the_share_of_a_returned_frontend_rises_evenly(policy: Policy, clock: Ma
     assert answer_all(policy, 100)["a-0"] == 50
 
 
+@pytest.mark.parametrize("end", [End.BROKEN, End.IDLE])
+@pytest.mark.parametrize("later_s", [1.0, 11.0])
+def test_what_began_before_the_return_does_not_bench_again(clock: ManualClock, end: End, later_s: float) -> None:
+    policy = policy_of("a", clock=clock, config=KNOBS)
+    streams = [asked(policy) >> answered(200) << relay(200) for _ in range(30)]
+    silent = [asked(policy) << send("a-0") for _ in range(30)]
+    bench(policy, "a-0")
+    clock.now_s += 5
+    assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
+    clock.now_s += later_s
+    for stream in streams:
+        assert stream >> end
+    for playbook in silent:
+        assert playbook >> unknown(Cause.FIRST_BYTE_TIMEOUT)
+    assert state_of(policy, "a-0").cooldown.takes_sends
+    for _ in range(3):
+        _ = asked(policy) >> unknown(Cause.FIRST_BYTE_TIMEOUT)
+    assert not state_of(policy, "a-0").cooldown.takes_sends, "what began after it counts"
+
+
 def test_a_slow_start_makes_no_way_where_nothing_else_is_left(clock: ManualClock) -> None:
     policy = policy_of("a", clock=clock, config=KNOBS)
     bench(policy, "a-0")

@@ -169,6 +169,13 @@ def test_one_machine_belongs_to_one_pool_and_one_id_is_listed_once() -> None:
     assert told.discovery.skipped == {"b": "http://x belongs to pool a", "a": "the id is listed twice"}
 
 
+def test_bad_entries_of_one_id_are_all_counted() -> None:
+    told = Told()
+    told.tell({"complete": True, "pools": [entry("a"), {"id": "b"}, {"id": "b", "urls": []}, {"id": "b"}]})
+    assert told.discovery.entries_skipped == 3
+    assert list(told.discovery.skipped) == ["b", "entry 2", "entry 3"]
+
+
 def test_in_strict_mode_one_bad_entry_fails_the_call() -> None:
     told = Told(discovery_strict=True).tell(listing("a")).tell(listing("b", "c", {"id": "d"}))
     assert told.pools == ["a"]

@@ -122,7 +122,7 @@ class Arm:
                 self.clock.now_s += seconds
             case ("bench", str(name)) if any(f.name == name for f in self.policy.roster.states):
                 bench(self.policy, name)
-            case ("try", str(answer)) if (trial := self.policy.next_trial()) is not None:
+            case ("try", str(answer)) if (trial := self.policy.trials.begin()) is not None:
                 if answer == "ok":
                     trial.succeeded()
                 else:

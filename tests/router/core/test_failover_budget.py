@@ -26,6 +26,7 @@ from tests.router.core.playbook import (
     relay,
     replied,
     send,
+    trials,
     unsent,
     wait,
 )
@@ -173,6 +174,27 @@ def test_the_chains_limit_comes_first() -> None:
     policy = with_budget(notes, "a", "b")
     assert asked(policy, request) >> REFUSED << replied("budget", code="budget_spent", sends=1)
     assert notes.heard == ["deposit 0", "failure 0"]
+
+
+@pytest.mark.parametrize("elapsed_s", [0.0, 1.0, 5.0, 9.0])
+def test_a_failover_while_the_other_pool_starts_slowly_is_made_and_paid_for(elapsed_s: float) -> None:
+    """What a returned pool gets by chance is drawn once, and not at all where nothing else is left."""
+    clock = ManualClock()
+    policy = policy_of("a", "b", clock=clock, config=RouterConfig(failover_budget="envoy"))
+    assert policy.budget is not None
+    bench(policy, "b-0")
+    clock.now_s += 5
+    _ = trials(policy) >> None >> "ok"
+    clock.now_s += elapsed_s
+    failovers = 0
+    for _ in range(200):
+        playbook = asked(policy)
+        if playbook.sent_to.name == "a-0":
+            failovers += 1
+            assert playbook >> unsent(Cause.STALE) << send("b-0")
+        playbook.close()
+        assert policy.budget.balance(clock.now_s) == 3, "no retry is under way"
+    assert failovers > 50
 
 
 def test_whatever_happens_what_is_active_are_the_open_sends() -> None:

@@ -134,7 +134,7 @@ def test_the_first_connect_leaves_half_of_the_deadline_to_the_second(policy: Pol
         >> after(clock, 4, unsent(Cause.CONNECT_TIMEOUT))
         << send("b-0", connect_until_s=8, until_s=8)
         >> after(clock, 4, unsent(Cause.CONNECT_TIMEOUT))
-        << replied("two_sends", code="pool_unreachable", sends=2)
+        << replied("deadline", code="deadline", sends=2)
     )
 
 
@@ -149,6 +149,11 @@ def test_a_long_deadline_leaves_the_connect_its_own_bound(policy: Policy) -> Non
 
 def test_no_second_send_after_the_deadline(policy: Policy, clock: ManualClock) -> None:
     assert asked(policy) << send("a-0") >> after(clock, 30, REFUSED) << replied("deadline", code="deadline", sends=1)
+
+
+def test_a_timer_that_fires_a_little_early_is_the_deadline_too(policy: Policy, clock: ManualClock) -> None:
+    early = after(clock, 30 - 1e-9, unsent(Cause.DEADLINE))
+    assert asked(policy) << send("a-0") >> early << replied("deadline", code="deadline", sends=1)
 
 
 def test_no_first_send_after_the_deadline(policy: Policy) -> None:

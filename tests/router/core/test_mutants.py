@@ -148,13 +148,13 @@ Mutant = tuple[ModuleType, str, str, str, Callable[[], None]]
 MUTANTS: dict[str, Mutant] = {
     # the rule
     "the slot counts as always full": (
-        policy, "Policy._again", "outcome.delivery is not Delivery.UNSENT", "False", worlds,
+        policy, "Policy._why_final", "outcome.delivery is not Delivery.UNSENT", "False", worlds,
     ),
-    "the second choice may be the same pool": (policy, "Policy._choose", "if tried is not None:", "if False:", worlds),
-    "a third send": (policy, "Policy._again", "send.attempt > 1", "send.attempt > 2", worlds),
-    "the budget is not asked": (policy, "Policy._again", "send.request.retries_left < 1", "False", worlds),
+    "the second choice may be the same pool": (policy, "Policy._without", "if c.pool.name != pool", "", worlds),
+    "a third send": (policy, "Policy._why_final", "send.attempt > 1", "send.attempt > 2", worlds),
+    "the budget is not asked": (policy, "Policy._why_final", "send.request.retries_left < 1", "False", worlds),
     "the deadline is not asked before the second send": (
-        policy, "Policy._again", "now >= send.request.until_s", "False", worlds,
+        policy, "Policy._why_final", "now >= send.request.until_s", "False", worlds,
     ),
     "the deadline is not asked before the first send": (
         policy, "Policy.decide", "now >= request.until_s", "False", too_late,
@@ -214,9 +214,9 @@ MUTANTS: dict[str, Mutant] = {
     "a permit is lost when the loop stops": (loops, "_try", "trial.give_up()", "pass", worlds),
     "everything is tried at the same time": (trials, "Trials._due", "and state not in held_up", "", worlds),
     "nobody is told that a trial has ended": (
-        policy, "Policy._pools_changed", "self._wake_idle_trials()", "pass", worlds,
+        policy, "Policy._pools_changed", "self.trials.wake()", "pass", worlds,
     ),
-    "nobody is told that a request waits": (policy, "Policy.decide", "self._wake_idle_trials()", "pass", worlds),
+    "nobody is told that a request waits": (policy, "Policy.decide", "self.trials.wake()", "pass", worlds),
     "the benched wait for the end of their rest": (trials, "Trials._due_s", "if any(", "if 0 and any(", early_trials),
     "an early trial that fails doubles the rest": (
         cooldown, "Cooldown.trial_was_bad", "if now >= self.until_s:", "if True:", early_trials,

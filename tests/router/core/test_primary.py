@@ -14,6 +14,7 @@ from tests.router.core.playbook import (
     REFUSED,
     START_S,
     ManualClock,
+    after,
     answered,
     asked,
     bench,
@@ -212,11 +213,34 @@ def test_after_a_timeout_the_hold_begins_anew(clock: ManualClock) -> None:
     assert asked(policy) << send("a-0")
 
 
-def test_a_timeout_of_the_backup_goes_back_to_the_primary(clock: ManualClock) -> None:
-    policy = policy_with(clock)
+@pytest.mark.parametrize("primary", ["a", "b", "c"])
+def test_timeouts_one_after_the_other_give_every_pool_its_turn(clock: ManualClock, primary: str) -> None:
+    policy = policy_with(clock, primary=primary)
+    tried = []
+    for _ in range(6):
+        playbook = asked(policy)
+        tried.append(playbook.sent_to.pool)
+        assert playbook >> after(clock, 1, unknown(Cause.DEADLINE))
+    assert tried == sorted("abc" * 2, key=lambda pool: (ord(pool) - ord(primary)) % 3)[::2] * 2
+
+
+def test_a_timeout_of_the_only_backup_goes_back_to_the_primary(clock: ManualClock) -> None:
+    policy = policy_with(clock, "a", "b")
     assert asked(policy) << send("a-0") >> unknown(Cause.FIRST_BYTE_TIMEOUT)
     assert asked(policy) << send("b-0") >> unknown(Cause.FIRST_BYTE_TIMEOUT)
     assert asked(policy) << send("a-0")
+
+
+def test_a_timeout_of_a_send_from_before_the_return_does_not_undo_it(clock: ManualClock) -> None:
+    policy = policy_with(clock, fail_back=FailBack.AUTOMATIC, fail_back_hold_s=60.0)
+    early, late = asked(policy) << send("a-0"), asked(policy) << send("a-0")
+    assert early >> unknown(Cause.DEADLINE)
+    clock.now_s += 60
+    assert asked(policy) << send("a-0")
+    assert late >> unknown(Cause.DEADLINE)
+    assert asked(policy) << send("a-0")
+    assert asked(policy) >> unknown(Cause.DEADLINE)
+    assert asked(policy) << send("b-0")
 
 
 def test_an_operators_choice_wins_while_it_is_usable(clock: ManualClock) -> None:

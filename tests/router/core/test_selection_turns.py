@@ -9,7 +9,16 @@ from router.core.config import RouterConfig
 from router.core.cooldown import Cooldown, Verdict
 from router.core.in_flight import FrontendState, PoolState
 from router.core.primary import Primary
-from router.core.selection import Candidate, LeastInFlight, PowerOfTwoChoices, PrimaryBackup, RoundRobin, Selector
+from router.core.selection import (
+    TURNS_MAX,
+    Candidate,
+    LeastInFlight,
+    PowerOfTwoChoices,
+    PrimaryBackup,
+    RoundRobin,
+    Selector,
+    Turns,
+)
 from tests.router.core.playbook import START_S, pools
 
 RULES = RouterConfig(cooldown=False)
@@ -76,3 +85,11 @@ def test_who_failed_lately_gets_its_turn_and_load_decides_among_the_others(make:
     selector = make()
     places = candidates("a", "b", "c", wary="a-0", load={"b": 5})
     assert [selector.pool("m", places, second=False).pool.name for _ in range(6)] == ["a", "c", "c"] * 2
+
+
+def test_cursors_of_names_that_come_and_go_are_bounded() -> None:
+    turns = Turns()
+    for number in range(TURNS_MAX + 10):
+        assert turns.next((f"pool-{number}", False), 3) == 0
+    assert len(turns._turns) == TURNS_MAX
+    assert turns.next((f"pool-{TURNS_MAX}", False), 3) == 1, "a late one is still there"

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from router.core import switchover
+from router.core.alarms import Alarms
 from router.core.config import ConfigError, RouterConfig, Selection
 from router.core.effects import Probe, Wait
 from router.core.health import ProbeAnswer, ProbeOutcome
@@ -34,7 +35,8 @@ class Drill:
         rules = RouterConfig(selection=Selection.PRIMARY_BACKUP, primary="a")
         self.primary = Primary(rules, self.clock.now_s)
         self.primary.usable_changed(["a", "b", "c"], self.clock.now_s)
-        self.board = Switchboard(config or SwitchConfig(), self.primary)
+        self.alarms = Alarms()
+        self.board = Switchboard(config or SwitchConfig(), self.primary, self.alarms, self.clock)
         self.switch = self.board.begin(pools(target)[0], self.clock.now_s)
         self.in_flight = {"a": 0}
         self.probed: list[float] = []
@@ -174,6 +176,45 @@ def test_a_pool_that_is_gone_is_drained() -> None:
     assert drill.moved().switch.phase is Phase.VERIFYING
 
 
+def alarm(drill: Drill) -> list[tuple[str, str, str, float]]:
+    """Return what is raised, and when, in seconds since the start."""
+    return [(a.kind, a.about, a.detail, a.since_s - START_S) for a in drill.alarms.raised()]
+
+
+def test_an_unverified_switch_is_an_alarm_until_its_good_sends_come() -> None:
+    drill = Drill().moved()
+    assert alarm(drill) == []
+    drill.until(lambda: drill.switch.over)
+    assert alarm(drill) == [("unverified_switch", "b", "no traffic came within 30 s", 40)]
+    events: list[float | None] = []
+    drill.alarms.on_event = lambda event: events.append(event.cleared_s)
+    drill.clock.now_s += 100
+    for failure in (None, None, "lost", None, None):
+        drill.switch.sent("b", failure, drill.clock.now_s)
+        drill.switch.sent("a", failure, drill.clock.now_s)
+    assert events == []
+    for _ in range(4):
+        drill.switch.sent("b", None, drill.clock.now_s)
+    assert events == [START_S + 140], "cleared once"
+    assert drill.ended == (SwitchEnd.UNVERIFIED, "no traffic came within 30 s"), "what was told stays told"
+
+
+def test_the_next_switch_settles_an_unverified_one() -> None:
+    drill = Drill().moved()
+    drill.until(lambda: drill.switch.over)
+    switch = drill.board.begin(pools("c")[0], drill.clock.now_s)
+    assert len(alarm(drill)) == 1
+    switch.stop(drill.clock.now_s)
+    assert alarm(drill) == []
+
+
+@pytest.mark.parametrize("sends", [[None] * 3, ["lost"] * 5])
+def test_any_other_end_is_no_alarm(sends: list[str | None]) -> None:
+    drill = Drill().moved().send(*sends)
+    assert drill.switch.over
+    assert alarm(drill) == []
+
+
 # ---- the ways back
 
 
@@ -241,7 +282,7 @@ def test_five_failed_sends_in_a_row_end_it_whatever_probes_say() -> None:
         assert not drill.switch.over, failed
     drill.send("status 502")
     assert drill.ended == (SwitchEnd.ROLLED_BACK, "5 failures in a row, the last: status 502")
-    assert (drill.primary.active, drill.primary.why) == ("a", "operator")
+    assert (drill.primary.active, drill.primary.why) == ("a", "configured")
 
 
 def test_five_bad_probes_after_the_move_end_it_too() -> None:
@@ -315,6 +356,91 @@ def test_whoever_moves_the_traffic_meanwhile_has_the_last_word(by: str) -> None:
     drill.until(lambda: drill.switch.over)
     assert drill.ended == (SwitchEnd.ROLLED_BACK, f"the traffic went to c ({by})")
     assert drill.primary.active == "c"
+
+
+def five_bad_sends(drill: Drill) -> None:
+    for _ in range(5):
+        drill.switch.sent("b", "lost", drill.clock.now_s)
+
+
+def five_bad_probes(drill: Drill) -> None:
+    for _ in range(5):
+        drill.switch.probed("b-0: timeout", drill.clock.now_s)
+
+
+@pytest.mark.parametrize("then", [five_bad_sends, five_bad_probes, Drill.close])
+def test_nothing_is_rolled_back_after_an_operators_move(then: Callable[[Drill], None]) -> None:
+    drill = Drill().moved()
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    then(drill)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to c (operator)")
+    assert (drill.primary.active, drill.primary.why) == ("c", "operator")
+
+
+def test_an_operators_move_ends_the_probing_too() -> None:
+    drill = Drill().probe(OK)
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    drill.probe(OK)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to c (operator)")
+    assert drill.primary.active == "c"
+
+
+def test_an_operators_choice_from_before_the_switch_overrules_nothing() -> None:
+    drill = Drill()
+    drill.close()
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    switch = drill.board.begin(pools("b")[0], drill.clock.now_s)
+    for _ in range(3):
+        switch.probed(None, drill.clock.now_s)
+    assert drill.primary.active == "b"
+
+
+def test_a_move_by_itself_while_probing_changes_where_the_traffic_comes_from() -> None:
+    drill = Drill("c").probe(OK)
+    drill.primary.usable_changed(["b", "c"], drill.clock.now_s)
+    assert drill.primary.active == "b"
+    drill.in_flight["b"] = 1
+    drill.moved()
+    assert (drill.switch.phase, drill.switch.origin, drill.primary.active) == (Phase.DRAINING, "b", "c")
+    for _ in range(5):
+        drill.switch.sent("c", "lost", drill.clock.now_s)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "5 failures in a row, the last: lost")
+    assert (drill.primary.active, drill.primary.why) == ("b", "automatic")
+
+
+def test_a_move_by_itself_to_the_target_leaves_the_old_pool_the_one_to_drain() -> None:
+    drill = Drill().probe(OK)
+    drill.primary.usable_changed(["b", "c"], drill.clock.now_s)
+    drill.in_flight["a"] = 1
+    drill.moved()
+    assert (drill.switch.phase, drill.switch.origin, drill.primary.why) == (Phase.DRAINING, "a", "operator")
+
+
+def test_after_a_roll_back_a_timeout_moves_the_traffic_as_before() -> None:
+    drill = Drill().moved().send(*["lost"] * 5)
+    assert drill.primary.active == "a"
+    drill.primary.timed_out("a", drill.clock.now_s, began_s=drill.clock.now_s)
+    assert drill.primary.active == "b"
+
+
+def test_a_benched_target_says_what_had_failed() -> None:
+    drill = Drill().moved().send("lost")
+    drill.primary.usable_changed(["a", "c"], drill.clock.now_s)
+    drill.until(lambda: drill.switch.over)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to a (automatic), the last failure: lost")
+
+
+def test_nothing_moves_at_the_cap() -> None:
+    drill = Drill(config=SwitchConfig(total_s_max=10.0))
+    moves: list[str] = []
+    drill.primary.on_move = lambda primary: moves.append(primary.active)
+    drill.probe(OK).probe(OK)
+    assert drill.switch.over or drill.probe(OK, 9.0).switch.over
+    assert moves == []
+    drill = Drill(config=SwitchConfig(good_probes=1, total_s_max=5.0))
+    drill.primary.on_move = lambda primary: moves.append(primary.active)
+    assert drill.probe(OK, 5.0).ended == (SwitchEnd.ROLLED_BACK, "probing was not over within 5 s in all")
+    assert moves == []
 
 
 @pytest.mark.parametrize(("moved", "active"), [(False, "a"), (True, "a")])

@@ -148,10 +148,10 @@ def test_every_end_is_dated(how: Callable[[Drill], None], end: SwitchEnd, active
 
 
 @pytest.mark.parametrize("how", [bad_sends, cap, stop])
-def test_the_way_back_is_dated_and_the_operators(how: Callable[[Drill], None]) -> None:
+def test_the_way_back_is_dated_and_leaves_all_as_it_was(how: Callable[[Drill], None]) -> None:
     drill = Drill()
     how(drill)
-    assert (drill.primary.why, drill.primary.since_s) == (Why.OPERATOR, drill.clock.now_s)
+    assert (drill.primary.why, drill.primary.since_s) == (Why.CONFIGURED, drill.clock.now_s)
 
 
 def test_a_refused_move_that_is_the_last_straw_is_dated() -> None:

@@ -5,7 +5,7 @@ import pytest
 from router.core.config import RouterConfig
 from router.core.cooldown import Standing
 from router.core.delivery import Cause
-from router.core.effects import Connect
+from router.core.effects import Connect, Failed, Fetch
 from router.core.in_flight import FrontendState
 from router.core.policy import Policy
 from router.core.topology import Catalog
@@ -167,6 +167,29 @@ def test_a_refused_client_is_told_the_rest_of_the_cooldown_and_a_spread(policy: 
     assert 5.6 < max(waits) < 6.0
 
 
+def test_everything_benched_is_an_alarm_raised_once_and_cleared_once(policy: Policy, clock: ManualClock) -> None:
+    events: list[tuple[str, str, str, float | None]] = []
+    policy.alarms.on_event = lambda a: events.append((a.kind, a.about, a.detail, a.cleared_s))
+    bench(policy, "a-0", "b-0")
+    assert events == []
+    bench(policy, "c-0")
+    raised = ("everything_benched", "", "3 benched, a-0: a connect hung for 5 s")
+    assert events == [(*raised, None)]
+    clock.now_s += 5
+    loop = trials(policy) << connect("a-0", 5.25) >> Cause.REFUSED << connect("b-0", 5.25)
+    assert len(events) == 1, "neither a trial nor its failure is news"
+    assert loop >> None << probe("b-0", 6) >> "ok"
+    assert events == [(*raised, None), (*raised, clock.now_s)]
+
+
+def test_an_alarm_about_a_model_ends_with_its_pools(clock: ManualClock) -> None:
+    policy = policy_of("a=m", "b=n", clock=clock, config=KNOBS)
+    bench(policy, "a-0")
+    assert [(alarm.about, policy.alarms.count(alarm.kind)) for alarm in policy.alarms.raised()] == [("m", 1)]
+    policy.publish(Catalog(pools("b=n")))
+    assert policy.alarms.raised() == ()
+
+
 def test_a_trial_of_a_frontend_that_left_ends_quietly(policy: Policy, clock: ManualClock) -> None:
     bench(policy, "a-0")
     clock.now_s += 5
@@ -182,3 +205,4 @@ def test_an_effect_shows_what_is_tried(policy: Policy, clock: ManualClock) -> No
     loop = trials(policy)
     assert isinstance(loop.step, Connect)
     assert [repr(loop.step), repr((loop >> None).step)] == ["Connect(a-0)", "Probe(a-0)"]
+    assert [repr(Fetch("pools", 1.0)), repr(Failed("timeout"))] == ["Fetch(pools)", "<Failed timeout>"]

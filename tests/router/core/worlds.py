@@ -335,7 +335,15 @@ class World:
         assert policy.queue.body_bytes <= policy.config.queue_bytes_max
         assert len(policy._pins) <= policy.config.sessions_max
         self._check_trials()
+        self._check_alarms()
         self._check_nobody_sleeps_on()
+
+    def _check_alarms(self) -> None:
+        groups = [group for group in self.policy.roster.groups() if group.candidates]
+        benched = {group.model for group in groups if not any(s.cooldown.takes_sends for s in group.states())}
+        raised = self.policy.alarms.raised()
+        assert {(alarm.kind, alarm.about) for alarm in raised} == {("everything_benched", model) for model in benched}
+        self.saw["everything benched"] += bool(benched)
 
     def _check_trials(self) -> None:
         policy = self.policy
@@ -343,7 +351,7 @@ class World:
         assert all(count == 1 for count in tried.values()), "two trials of one frontend"
         on_trial = {f for f, s in policy.roster.states.items() if s.cooldown.standing is Standing.ON_TRIAL}
         assert on_trial == set(tried) & set(policy.roster.states), "a permit that nobody holds"
-        due = policy._trials.next(self.clock.now_s)
+        due = policy.trials.next(self.clock.now_s)
         idle = [worker for worker in self.workers if isinstance(worker.effect, Wait)]
         if due is not None and idle:
             awake = any(w.woken or w.effect.until_s <= self.clock.now_s for w in idle)
