@@ -203,6 +203,9 @@ def report(module: str, mutants: list[Mutant], taken_s: list[float]) -> int:
     out = [f"router/core/{module}: {len(mutants)} mutants, {killed} killed, {len(survivors)} survived"]
     out += [f"{len(survivors) - len(unexplained)} survivors are explained in {EXPLANATIONS.relative_to(ROOT)}"]
     out += [f"a mutant took {median(taken_s):.1f} s, the longest {max(taken_s):.1f} s"] if taken_s else []
+    here = [e for e in known if e.where.partition(".")[0] == module]
+    stale = [e for e in here if not any(e.covers(m.function, m.was, m.becomes) for m in survivors)]
+    out += [f"explained, but no such mutant survives: {e.where}: {e.was}" for e in stale]
     for one in unexplained:
         reached = " (no playbook reaches it)" if one.exit_code in NOT_REACHED else ""
         out += ["", f"survived: {one.function}{reached}", *_wrapped("- ", one.was), *_wrapped("+ ", one.becomes)]

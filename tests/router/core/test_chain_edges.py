@@ -48,3 +48,8 @@ def test_a_long_header_is_told_by_its_beginning() -> None:
 def test_a_pair_is_a_key_and_all_that_follows_its_first_sign() -> None:
     (why,) = ChainBudget({AMZ_SDK_REQUEST: "attempt=1=2"}).ignored.values()
     assert why.startswith("'1=2' is not a whole number")
+
+
+def test_a_fraction_of_a_second_has_as_many_digits_as_it_likes() -> None:
+    quarter, longer = (ChainBudget({STAINLESS_READ_TIMEOUT: text}).within_s for text in ("100.25", "100.250"))
+    assert quarter == longer == pytest.approx(100.25 - 0.25)
