@@ -113,16 +113,21 @@ def main(arguments: list[str]) -> int:
         print(f"error: MODULE is one of: {', '.join(modules)}", file=sys.stderr)  # noqa: T201 - a command line prints
         return 2
     stage = STAGES / arguments[0]
-    changed = fill(stage, arguments[0])
+    digest, tested = fill(stage, arguments[0]), stage / "tested"
+    changed = not tested.exists() or tested.read_text() != digest
+    if changed:  # which tests reach which function is found out anew, or a new function would have none
+        (stage / "mutants" / "mutmut-stats.json").unlink(missing_ok=True)
+    old = codes(stage)
     run_suites(stage)
-    again = [name for name, code in codes(stage).items() if code == SURVIVED or code in NOT_REACHED]
+    again = [name for name, code in codes(stage).items() if code in (SURVIVED, *NOT_REACHED) and old.get(name) == code]
     if changed and again:
         run_suites(stage, *again)
+    tested.write_text(digest)
     return report(arguments[0], [mutant(stage, name, code) for name, code in codes(stage).items()], seconds(stage))
 
 
-def fill(stage: Path, module: str) -> bool:
-    """Bring the copy up to date; returns whether tests or other modules changed since the mutants were last tested."""
+def fill(stage: Path, module: str) -> str:
+    """Bring the copy up to date; returns a digest of all that is in it."""
     wanted = {"setup.cfg": SETTINGS.format(module=module, deselected=DESELECTED)}
     for place in ("router", "tests/router/core"):
         for path in sorted((ROOT / place).rglob("*.py")):
@@ -133,18 +138,12 @@ def fill(stage: Path, module: str) -> bool:
         copy = old.relative_to(stage).as_posix().removeprefix("mutants/")
         if copy not in wanted:
             old.unlink()
-    changed = False
     for name, text in wanted.items():
         path = stage / name
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-            changed = True
-    seen = stage / "tested"
-    digest = hashlib.sha256("".join(wanted.values()).encode()).hexdigest()
-    changed = seen.exists() and seen.read_text() != digest
-    seen.write_text(digest)
-    return changed
+    return hashlib.sha256("".join(wanted.values()).encode()).hexdigest()
 
 
 def with_plain_properties(source: str) -> str:

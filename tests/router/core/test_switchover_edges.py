@@ -9,7 +9,7 @@ from router.core.effects import Wait
 from router.core.health import ProbeOutcome
 from router.core.primary import Why
 from router.core.switchover import Phase, SwitchConfig, SwitchEnd
-from tests.router.core.playbook import START_S
+from tests.router.core.playbook import START_S, pools
 from tests.router.core.test_switchover import Drill
 
 OK, TIMEOUT = ProbeOutcome.OK, ProbeOutcome.TIMEOUT
@@ -161,3 +161,68 @@ def test_a_refused_move_that_is_the_last_straw_is_dated() -> None:
     drill.advance(OK)
     assert drill.ended[0] is SwitchEnd.ROLLED_BACK
     assert drill.switch.since_s == START_S + 1
+
+
+# ---- who moved the traffic meanwhile
+
+
+def test_traffic_that_came_by_itself_goes_back_as_it_was() -> None:
+    drill = Drill()
+    drill.primary.usable_changed(["b", "c"], drill.clock.now_s)
+    drill.primary.usable_changed(["a", "b", "c"], drill.clock.now_s)
+    assert drill.primary.active == "b"
+    drill.moved().send(*["lost"] * 5)
+    assert drill.ended[0] is SwitchEnd.ROLLED_BACK
+    assert (drill.primary.active, drill.primary.why) == ("a", Why.CONFIGURED)
+
+
+def by_a_probe(drill: Drill) -> None:
+    drill.switch.probed(None, drill.clock.now_s)
+
+
+def by_a_send(drill: Drill) -> None:
+    drill.switch.sent("b", None, drill.clock.now_s)
+
+
+def by_time(drill: Drill) -> None:
+    drill.switch.at(drill.clock.now_s, 0)
+
+
+def by_a_stop(drill: Drill) -> None:
+    drill.switch.stop(drill.clock.now_s)
+
+
+@pytest.mark.parametrize("noticed", [by_a_probe, by_a_send, by_time, by_a_stop])
+def test_that_somebody_moved_the_traffic_is_dated_however_it_is_noticed(noticed: Callable[[Drill], None]) -> None:
+    drill = Drill().moved()
+    drill.clock.now_s += 1
+    drill.primary.operator_chose("c", drill.clock.now_s)
+    noticed(drill)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to c (operator)")
+    assert drill.switch.since_s == drill.clock.now_s
+
+
+def test_traffic_that_has_nowhere_to_go_is_told_as_such() -> None:
+    drill = Drill().moved()
+    drill.primary.active, drill.primary.why = "", Why.AUTOMATIC
+    by_time(drill)
+    assert drill.ended == (SwitchEnd.ROLLED_BACK, "the traffic went to no pool (automatic)")
+
+
+def test_an_alarm_that_the_next_switch_settles_is_cleared_when_that_ends() -> None:
+    drill = Drill().moved()
+    drill.until(lambda: drill.switch.over)
+    cleared: list[float | None] = []
+    drill.alarms.on_event = lambda event: cleared.append(event.cleared_s)
+    switch = drill.board.begin(pools("c")[0], drill.clock.now_s)
+    drill.clock.now_s += 3
+    switch.stop(drill.clock.now_s)
+    assert cleared == [drill.clock.now_s]
+
+
+def test_a_switch_is_verified_late_by_exactly_the_sends_that_were_wanted() -> None:
+    drill = Drill().moved()
+    drill.until(lambda: drill.switch.over)
+    for verified in (False, False, True):
+        drill.switch.sent("b", None, drill.clock.now_s)
+        assert drill.switch.unverified is not verified
