@@ -108,7 +108,8 @@ def explanations(text: str) -> list[Explanation]:
 def main(arguments: list[str]) -> int:
     """Test the mutants of one module and print what became of them."""
     core = ROOT / "router" / "core"
-    modules = sorted({path.stem for path in core.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()})
+    found = {path.stem for path in core.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    modules = sorted(found - {"__init__"})
     if len(arguments) != 1 or arguments[0] not in modules:
         print(f"error: MODULE is one of: {', '.join(modules)}", file=sys.stderr)  # noqa: T201 - a command line prints
         return 2
