@@ -10,6 +10,7 @@ Laws
    something failed lately it gets its turn and no more (no magnet).
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -98,17 +99,12 @@ class RoundRobin:
         return candidate.frontends[self._frontends.next((candidate.pool.name, second), len(candidate.frontends))]
 
 
-class _Loaded(Protocol):
-    @property
-    def wary(self) -> bool: ...
-
-
 Place = TypeVar("Place", Candidate, FrontendState)
 """Where load is counted: at a pool, then at one of its frontends."""
 
 
-class LeastInFlight:
-    """The fewest sends under way; ties are broken at random."""
+class _ByLoad(ABC):
+    """A choice by sends under way, among pools, then among one pool's frontends; what failed lately has turns."""
 
     __slots__ = ("_frontends", "_pools", "_random")
 
@@ -118,17 +114,38 @@ class LeastInFlight:
         self._frontends = Turns()
 
     def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
-        """Take the least loaded pool of this model."""
-        return self._least(candidates, self._pools, (model, second))
+        """Choose a pool of this model by its load."""
+        # Written out: nothing failed lately as a rule, and asking each candidate costs twice as much.
+        for candidate in candidates:
+            for state in candidate.frontends:
+                if state.cooldown.wary:
+                    return self._with_turns(candidates, self._pools, (model, second))
+        return self._lightest(candidates)
 
     def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
-        """Take the least loaded frontend of this pool."""
-        return self._least(candidate.frontends, self._frontends, (candidate.pool.name, second))
+        """Choose a frontend of this pool by its load."""
+        for state in candidate.frontends:
+            if state.cooldown.wary:
+                return self._with_turns(candidate.frontends, self._frontends, (candidate.pool.name, second))
+        return self._lightest(candidate.frontends)
 
-    def _least(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, turns, key)
-        if in_turn is not None:
-            return in_turn
+    def _with_turns(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
+        """Give those that failed lately their turn, and let load decide among the others."""
+        in_turn = places[turns.next(key, len(places))]
+        return in_turn if in_turn.wary else self._lightest([place for place in places if not place.wary])
+
+    @abstractmethod
+    def _lightest(self, places: Sequence[Place]) -> Place:
+        """Choose by load alone."""
+        ...
+
+
+class LeastInFlight(_ByLoad):
+    """The fewest sends under way; ties are broken at random."""
+
+    __slots__ = ()
+
+    def _lightest(self, places: Sequence[Place]) -> Place:
         fewest, least = places[0].in_flight, [places[0]]
         for place in places[1:]:
             load = place.in_flight
@@ -139,28 +156,12 @@ class LeastInFlight:
         return least[int(self._random() * len(least))] if len(least) > 1 else least[0]
 
 
-class PowerOfTwoChoices:
+class PowerOfTwoChoices(_ByLoad):
     """The less loaded of two different ones drawn at random; the first drawn wins a tie."""
 
-    __slots__ = ("_frontends", "_pools", "_random")
+    __slots__ = ()
 
-    def __init__(self, rng: RandomSource) -> None:
-        self._random = rng.random
-        self._pools = Turns()
-        self._frontends = Turns()
-
-    def pool(self, model: str, candidates: Sequence[Candidate], /, *, second: bool) -> Candidate:
-        """Draw two pools of this model."""
-        return self._draw(candidates, self._pools, (model, second))
-
-    def frontend(self, candidate: Candidate, /, *, second: bool) -> FrontendState:
-        """Draw two frontends of this pool."""
-        return self._draw(candidate.frontends, self._frontends, (candidate.pool.name, second))
-
-    def _draw(self, places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> Place:
-        in_turn, places = _wary_turn(places, turns, key)
-        if in_turn is not None:
-            return in_turn
+    def _lightest(self, places: Sequence[Place]) -> Place:
         if len(places) == 1:
             return places[0]
         # A fraction of the cost of `randrange`, and even to one part in 2^53.
@@ -198,14 +199,3 @@ def selector_of(config: RouterConfig, rng: RandomSource, primary: Primary | None
     if config.selection is Selection.POWER_OF_TWO_CHOICES:
         return PowerOfTwoChoices(rng)
     return RoundRobin()
-
-
-def _wary_turn(places: Sequence[Place], turns: Turns, key: tuple[str, bool]) -> tuple[Place | None, Sequence[Place]]:
-    """Give those that failed lately their turn: return one if its turn is now, else the places load decides among."""
-    for place in places:
-        if place.wary:
-            break
-    else:
-        return None, places
-    in_turn = places[turns.next(key, len(places))]
-    return (in_turn, places) if in_turn.wary else (None, [place for place in places if not place.wary])

@@ -206,7 +206,7 @@ MUTANTS: dict[str, Mutant] = {
         policy, "Policy._choose", "pinned or self._selector.pool(group.model, candidates, second=second)",
         "[self._selector.pool(group.model, candidates, second=second), pinned][pinned is not None]", bound_sessions,
     ),
-    "a failure improves the score": (selection, "_wary_turn", "if not place.wary", "", magnet),
+    "a failure improves the score": (selection, "_ByLoad._with_turns", "if not place.wary", "", magnet),
     # cooldown
     "a frontend on trial takes sends": (
         cooldown, "Cooldown.takes_sends", "Standing.SLOW_START)", "Standing.SLOW_START, Standing.ON_TRIAL)", worlds,
