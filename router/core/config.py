@@ -97,8 +97,9 @@ class RouterConfig:
     """Length of the window over which the share is taken."""
     cooldown_s: float = 5.0
     """How long a frontend rests before it is tried; doubled each time it is benched again without a good send."""
-    cooldown_s_max: float = 60.0
-    """The longest rest."""
+    cooldown_s_max: float = 55.0
+    """The longest rest. With the spread it stays within 60 s: openai 2.x ignores a longer Retry-After and comes back
+    after half a second."""
     cooldown_on_5xx: bool = True
     """Whether a status of 500 or above counts as a failure; 503 and 529 say "not now" and never do."""
 

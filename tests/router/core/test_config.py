@@ -56,7 +56,7 @@ def test_a_budget_must_be_one_that_exists() -> None:
 def test_bounds_must_not_contradict_one_another() -> None:
     with pytest.raises(ConfigError, match=r"connect_slow_s must be at most connect_timeout_s \(1\), got 2"):
         config(connect_timeout_s=1.0, connect_slow_s=2.0)
-    with pytest.raises(ConfigError, match=r"cooldown_s must be at most cooldown_s_max \(60\), got 61"):
+    with pytest.raises(ConfigError, match=r"cooldown_s must be at most cooldown_s_max \(55\), got 61"):
         config(cooldown_s=61.0)
 
 
@@ -71,3 +71,8 @@ def test_bounds_must_not_contradict_one_another() -> None:
 )
 def test_a_connect_is_slow_from_a_twentieth_of_its_time_on(knobs: dict[str, float], slow_s: float) -> None:
     assert config(**knobs).slow_s == slow_s
+
+
+def test_no_default_asks_for_a_wait_that_stock_sdks_ignore() -> None:
+    config = RouterConfig()
+    assert config.cooldown_s_max + config.retry_after_spread_s <= 60.0

@@ -182,7 +182,7 @@ def test_half_open_lets_one_probe_in_and_not_everybody_who_waits(clock: ManualCl
 
 
 def test_when_every_pool_fails_the_last_ones_are_tried_at_once_and_who_asks_waits(clock: ManualClock) -> None:
-    policy = policy_of("a", "b", "c", clock=clock, config=RouterConfig(cooldown_s=60.0, slow_start_s=0.0))
+    policy = policy_of("a", "b", "c", clock=clock, config=RouterConfig(cooldown_s=50.0, slow_start_s=0.0))
     bench(policy, "a-0", "b-0", "c-0")
     playbook = asked(policy) << wait(2)
     background = trials(policy) << connect("a-0", 0.25)
@@ -209,7 +209,9 @@ def test_good_probes_do_not_keep_a_pool_whose_sends_fail(clock: ManualClock) -> 
 
 
 def test_a_client_hears_when_to_come_back_where_an_overload_outlasts_its_retries(clock: ManualClock) -> None:
-    policy = policy_of("a", clock=clock, config=RouterConfig(cooldown_s=60.0, retry_after_spread_s=5.0))
+    policy = policy_of(
+        "a", clock=clock, config=RouterConfig(cooldown_s=60.0, cooldown_s_max=60.0, retry_after_spread_s=5.0)
+    )
     bench(policy, "a-0")
     playbook = asked(policy) << wait(2) >> after(clock, 2) << replied("no_pool", code="no_pool", sends=0)
     assert playbook.reply.retry_after_s is not None
