@@ -108,7 +108,8 @@ SOAK_RUNS := 10
 # Keeps a core busy until the shell that started it is gone.
 BUSY := import itertools, os; shell = os.getppid(); all(os.getppid() == shell for _ in itertools.count())
 
-soak: setup ## the scenarios ten times in a row with one core kept busy
+soak: setup ## slow tests, then the scenarios ten times in a row with one core kept busy
+	$(BIN)/pytest -q -m slow tests
 	@$(BIN)/python -c '$(BUSY)' & busy=$$!; trap 'kill $$busy' EXIT; trap 'exit 130' INT TERM; \
 	for run in $$(seq $(SOAK_RUNS)); do \
 		echo "run $$run of $(SOAK_RUNS)"; $(BIN)/pytest -q scenarios || exit 1; \

@@ -121,16 +121,17 @@ async def test_the_last_pool_is_tried_while_requests_wait_for_it(tmp_path: Path)
             assert [(await told).status for told in asking] == [200] * 5
 
 
-async def test_a_minute_of_a_black_hole_costs_two_connect_timeouts_at_the_most(tmp_path: Path) -> None:
-    """After the first seconds the pool is benched and nothing more is paid, so these stand for the minute."""
+@pytest.mark.parametrize("seconds", [3, pytest.param(60, marks=pytest.mark.slow)])
+async def test_a_black_hole_costs_two_connect_timeouts_at_the_most(seconds: int, tmp_path: Path) -> None:
+    """At 50 requests a second; what is benched again and again meanwhile is paid by trials, not by requests."""
     async with BlackHole() as hole, RawPool(ok) as good:
         async with live(tmp_path, hole.url, good.url, rules=rules(cooldown_s=5.0)) as router:
             asking = []
-            for _ in range(125):
+            for _ in range(50 * seconds):
                 asking.append(asyncio.ensure_future(router.ask()))
                 await asyncio.sleep(0.02)
             assert {(await told).status for told in asking} == {200}
-            assert a_of(router).cooldown.reason == "a connect hung for 1 s"
+            assert a_of(router).cooldown.standing is Standing.BENCHED
         paid_s = [row.t_end - row.t_start for row in router.rows() if row.cause == "connect_timeout"]
         assert max(paid_s) > 0.9, "somebody has found out"
         assert sum(paid_s) <= 2.0, f"{len(paid_s)} requests paid {sum(paid_s):.2f} s"
