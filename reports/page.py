@@ -5,6 +5,7 @@ bytes, so no wall clock is read here.
 """
 
 import base64
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -185,11 +186,11 @@ def _data(png: bytes) -> str:
 
 
 def _write(out: Path, files: Mapping[str, bytes]) -> None:
-    """Write each file whole or not at all."""
+    """Write each file whole or not at all, whoever else writes to the same folder."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            partial = out / f"{name}.partial"
+            partial = out / f"{name}.{os.getpid()}.partial"
             partial.write_bytes(content)
             partial.replace(out / name)
     except OSError as error:
