@@ -209,7 +209,10 @@ def test_out_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.C
 
 def test_ctrl_c_leaves_nobody_behind(tmp_path: Path) -> None:
     """Interrupted in the middle of the real run: 130, one line, and every process of the cast is gone."""
-    command = [sys.executable, "-m", "pooldrill", "compare", "refused", "--out", str(tmp_path)]
+    # Whoever started the tests in the background ignores the signal; a terminal does not.
+    heed = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    run = 'runpy.run_module("pooldrill", run_name="__main__", alter_sys=True)'
+    command = [sys.executable, "-c", f"{heed}; {run}", "compare", "refused", "--out", str(tmp_path)]
     env = {**os.environ, "POOLDRILL_TEST_MARK": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as ran:
         try:

@@ -19,7 +19,7 @@ from chaos.claim import ClaimError, claim
 from chaos.processes import ProcessError
 from scenarios import fitness
 from scenarios.checks import judge
-from scenarios.load import CATALOG, parse
+from scenarios.load import parse
 from scenarios.record import Record, read
 from scenarios.spec import Scenario
 
@@ -44,6 +44,17 @@ pools = [{ id = "a" }, { id = "b" }]
 load = [{ rate_rps = 5, start_s = 0.0, end_s = 1.5 }]
 expect = { answers = { "200" = 8 } }
 """
+HOLE = """
+name = "hole"
+title = "A black hole, and a request that is far away"
+seed = 1
+duration_s = 120
+router = { connect_timeout_s = 0.5 }
+pools = [{ id = "east" }, { id = "west" }]
+load = [{ rate_rps = 10, start_s = 1.3, end_s = 1.9 }, { rate_rps = 10, start_s = 110, end_s = 110.1 }]
+faults = [{ kind = "black_hole", pool = "west", inject_s = 1.0, clear_s = 100 }]
+expect = { answers = { "200" = 7 } }
+"""
 LIMPING = "import sys; from router.cli import serve; serve(sys.argv[1:]); sys.exit(7)"
 DYING = """
 import os, sys
@@ -63,7 +74,8 @@ sys.exit(serve(sys.argv[1:]))
 """
 STILLBORN = "import sys; sys.exit('no luck')"
 HARNESS = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests in the background ignores it
 from pathlib import Path
 from chaos.drill import run
 from scenarios.load import parse
@@ -298,16 +310,21 @@ class TestStoppedHarness:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nobody_is_left_when_the_harness_is_ended(tmp_path: Path, number: signal.Signals) -> None:
-    log_dir = tmp_path / "out" / "black_hole.real.logs"
-    argv = [sys.executable, "-c", HARNESS, str(CATALOG / "black_hole.toml"), str(tmp_path / "out")]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.DEVNULL) as harness:
-        wait_for(lambda: b"send_failed" in read_or_nothing(log_dir / "router.log"), "the fault met a request")
-        assert len(processes_with(str(log_dir))) == 3
-        harness.send_signal(number)
-        code = harness.wait(20)
-    assert code == {signal.SIGINT: -2, signal.SIGTERM: 143, signal.SIGKILL: -9}[number]
+    out, scenario = tmp_path / "out", tmp_path / "hole.toml"
+    scenario.write_text(HOLE)
+    log_dir = out / "hole.real.logs"
+    argv = [sys.executable, "-c", HARNESS, str(scenario), str(out)]
+    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as harness:
+        try:
+            wait_for(lambda: b"send_failed" in read_or_nothing(log_dir / "router.log"), "the fault met a request")
+            assert len(processes_with(str(log_dir))) == 3
+            harness.send_signal(number)
+            _, told = harness.communicate(timeout=20)
+        finally:
+            harness.kill()
+    assert harness.returncode == {signal.SIGINT: -2, signal.SIGTERM: 143, signal.SIGKILL: -9}[number], told
     wait_for(lambda: not processes_with(str(log_dir)), "nobody is left")
-    assert not (tmp_path / "out" / "black_hole.real.jsonl").exists()
+    assert not (out / "hole.real.jsonl").exists()
 
 
 def wait_for(holds: Callable[[], bool], what: str, *, wait_s: float = 40.0) -> None:

@@ -43,9 +43,11 @@ time.sleep(600)
 """
 # argv: log directory, source of a child, source of a child with a child, how many of each, mark on every command line
 HARNESS = """
-import asyncio, sys
+import asyncio, signal, sys
 from pathlib import Path
 from chaos.processes import Children, sigterm_cancels
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started the tests in the background ignores it
 
 async def main(log_dir, plain, parent, count, mark):
     with sigterm_cancels():
