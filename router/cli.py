@@ -6,13 +6,14 @@ environment refuses (port in use).
 
 import argparse
 import asyncio
+import os
 import sys
 from pathlib import Path
 from typing import NoReturn
 
 from router.core.config import ConfigError, RouterConfig
 from router.knobs import add_options, in_words_of_options, values_of
-from router.pool_option import FORM, PoolOptionError, parse_pools
+from router.pool_option import FORM, HELP, PoolOptionError, parse_pools
 from router.settings import Settings, ShellConfig
 
 EXIT_USAGE = 2
@@ -60,8 +61,11 @@ def read_settings(argv: list[str], prog: str = SERVE) -> Settings:
     """Read the command line. Raises a one-line error; `--help` prints and exits."""
     arguments = _parser(prog, with_help="--help" in argv or "-h" in argv).parse_args(argv)
     try:
+        pools = parse_pools(arguments.pool, os.environ)
         return Settings(
-            pools=parse_pools(arguments.pool),
+            pools=tuple(option.pool for option in pools),
+            tls={option.pool.name: option.tls for option in pools if option.tls is not None},
+            secrets={option.pool.name: option.secret for option in pools if option.secret is not None},
             rules=RouterConfig(**values_of(arguments, RouterConfig)),
             shell=ShellConfig(**values_of(arguments, ShellConfig)),
             host=arguments.host,
@@ -86,7 +90,7 @@ def _parser(prog: str, *, with_help: bool) -> argparse.ArgumentParser:
     parser.add_argument(
         "--host", type=_host, default="127.0.0.1", metavar="ADDRESS", help="address to listen on (%(default)s)"
     )
-    parser.add_argument("--pool", action="append", required=True, metavar=FORM, help="a pool; once for each")
+    parser.add_argument("--pool", action="append", required=True, metavar=FORM, help=HELP)
     parser.add_argument("--admin-port", type=_port, metavar="M", help="port of 127.0.0.1 for /metrics; none without it")
     parser.add_argument("--send-log", type=_log_file, metavar="FILE", help="JSON line for every send, appended to FILE")
     for kind in (RouterConfig, ShellConfig):

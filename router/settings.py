@@ -1,10 +1,13 @@
 """Everything one router process is told at its start."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 from router.core.config import ConfigError, RouterConfig
 from router.core.topology import Pool
+from router.credentials import Secret
+from router.tls import PoolTls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +48,10 @@ class Settings:
     """One router: its pools, its knobs, and where it listens. Port 0: any free one."""
 
     pools: tuple[Pool, ...]
+    tls: Mapping[str, PoolTls] = field(default_factory=dict)
+    """How pools with https are spoken to, by name; the others are verified against the machine's authorities."""
+    secrets: Mapping[str, Secret] = field(default_factory=dict)
+    """The Authorization of the pools that have their own, by name."""
     rules: RouterConfig = field(default_factory=RouterConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     host: str = "127.0.0.1"
