@@ -14,8 +14,9 @@ import msgspec
 
 from scenarios import exactness, rules
 from scenarios.keys import culprit, nearest, takes, unknown_keys
-from scenarios.rules import Problem
-from scenarios.spec import Range, Scenario
+from scenarios.layers import PRESETS
+from scenarios.problem import Problem
+from scenarios.spec import Range, Scenario, Span
 
 CATALOG = Path(__file__).parent / "catalog"
 SCENARIO_BYTES_MAX = 64 * 1024
@@ -23,7 +24,6 @@ SCENARIO_BYTES_MAX = 64 * 1024
 
 _EXAMPLES = {
     "expect": 'say what clients must see, and how often: expect.answers = { "200" = 10 }, above the first [table]',
-    "expect.answers": 'say what clients must see, and how often: answers = { "200" = 10, "break" = [0, 3] }',
 }
 """What to write where a table is missing and the word for it would not help."""
 
@@ -102,7 +102,7 @@ def parse(text: str, path: Path) -> Scenario:
         raise LoadError(path, "", f"is not TOML: {error}", "mend the syntax there") from None
     for key, remedy in unknown_keys(data):
         raise LoadError(path, key, "unknown key", remedy)
-    scenario = _convert(data, path)
+    scenario = _convert(_with_presets(data), path)
     for problem in problems(scenario):
         raise LoadError(path, problem.key, problem.what, problem.remedy)
     return scenario
@@ -113,13 +113,30 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     return itertools.chain(rules.problems(scenario), exactness.problems(scenario) if scenario.exact else ())
 
 
+def _with_presets(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what layers take from their presets; a preset that is not known is left to the rules."""
+    layers = data.get("layers")
+    if not isinstance(layers, list):
+        return data
+    return {**data, "layers": [_filled(layer) if isinstance(layer, dict) else layer for layer in layers]}
+
+
+def _filled(layer: dict[str, Any]) -> dict[str, Any]:
+    preset = msgspec.to_builtins(PRESETS.get(str(layer.get("preset")), {}))
+    filled = {**preset, **layer}
+    if isinstance(preset.get("backoff"), dict) and isinstance(layer.get("backoff"), dict):
+        filled["backoff"] = {**preset["backoff"], **layer["backoff"]}
+    return filled
+
+
 def _convert(data: dict[str, Any], path: Path) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
         key, what = _located(str(error))
         if "[...]" in key:
-            key = key.replace("[...]", "." + culprit(data, key.split("[...]")[0], int | Range))
+            table = key.split("[...]")[0]
+            key = key.replace("[...]", "." + culprit(data, table, Span if table == "expect.measures" else int | Range))
         remedy = _EXAMPLES.get(key, f"give {takes(key) or 'what the schema says'}")
         raise LoadError(path, key, what, remedy) from None
 
