@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from router.core.budgets.kinds import check_budget
 from router.core.budgets.retry_budget import BudgetError
 from scenarios.keys import nearest
-from scenarios.layers import PRESETS, Layer
+from scenarios.layers import Layer
+from scenarios.presets import layer_preset_names
 from scenarios.problem import Problem
 from scenarios.spec import MODELLED_FAULTS, Fault, Load, Pool, Scenario, Semantics
 
@@ -24,7 +25,7 @@ _OF_POOLDRILL = ("name", "kind", "preset", "instances")
 def problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield every broken rule about layers, queues and modelled faults."""
     for index, layer in enumerate(scenario.layers):
-        yield from _layer(f"layers[{index}]", layer, innermost=index == len(scenario.layers) - 1)
+        yield from layer_problems(f"layers[{index}]", layer, innermost=index == len(scenario.layers) - 1)
     yield from _chain(scenario)
     for index, pool in enumerate(scenario.pools):
         yield from _pool(f"pools[{index}]", pool)
@@ -35,10 +36,11 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     yield from _whole(scenario)
 
 
-def _layer(key: str, layer: Layer, *, innermost: bool) -> Iterator[Problem]:
-    if layer.preset and layer.preset not in PRESETS:
-        meant = nearest(layer.preset, list(PRESETS))
-        remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(PRESETS)}"
+def layer_problems(key: str, layer: Layer, *, innermost: bool) -> Iterator[Problem]:
+    """Yield every broken rule about one layer."""
+    if layer.preset and layer.preset not in layer_preset_names():
+        meant = nearest(layer.preset, layer_preset_names())
+        remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(layer_preset_names())}"
         yield Problem(f"{key}.preset", f"no preset is called {layer.preset!r}", remedy)
     if layer.kind == "pooldrill":
         yield from _pooldrill(key, layer, innermost=innermost)

@@ -3,11 +3,10 @@
 A chain is a list of layers, outermost first. One attempt of a layer is one call of the layer below it; an attempt of
 the innermost is a send to a pool. So retries of nested layers multiply, unless something bounds the whole chain.
 
-A layer that names a preset starts from the preset's values; what the file gives besides wins. Where presets come from
-stands beside each.
+A layer that names a preset starts from the preset's values (`scenarios/presets/`); what the file gives besides wins.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -91,132 +90,3 @@ class Layer(Part, frozen=True, kw_only=True):
     """Where the innermost layer sends again: to the same pool, or to another one where there is one."""
     balance: Literal["round_robin", "random", "primary"] = "round_robin"
     """How the innermost layer chooses a pool for a first attempt; primary: the first that is listed."""
-
-
-_OPENAI = {
-    "retries": 2,
-    "retry_on": ("connect", "lost", "timeout", "408", "409", "429", "5xx"),
-    "in_process": True,
-    "backoff": Backoff(initial_s=0.5, max_s=8.0, jitter=0.25),
-    "honours_retry_after": True,
-    "honours_veto": True,
-    "attempt_timeout_s": 600.0,
-    "timeout_covers": "first_byte",
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    # OpenAI's Python SDK, `_base_client.py`: 2 retries, 0.5 s doubling to 8 s, a quarter of it jitter.
-    "openai-2.x": {**_OPENAI, "retry_after_s_max": 60.0, "retry_after_beyond": "own"},
-    "openai-3.x": {**_OPENAI, "retry_after_s_max": 120.0, "retry_after_beyond": "give_up"},
-    # LiteLLM's proxy: its num_retries, the SDK's max_retries below it and its fallbacks multiply to 18 sends.
-    "litellm": {
-        "retries": 17,
-        "retry_on": ("connect", "lost", "timeout", "408", "409", "429", "5xx"),
-        "pools": "other",
-    },
-    # sglang-router and vllm-router: max_retries 5 attempts, 50 ms growing by 1.5 to 30 s.
-    "sglang-router": {
-        "retries": 4,
-        "retry_on": ("connect", "lost", "timeout", "408", "429", "500", "502", "503", "504"),
-        "pools": "other",
-        "backoff": Backoff(initial_s=0.05, max_s=30.0, factor=1.5, jitter=0.2),
-    },
-    "vllm-router": {
-        "retries": 4,
-        "retry_on": ("connect", "lost", "timeout", "408", "429", "500", "502", "503", "504"),
-        "pools": "other",
-        "backoff": Backoff(initial_s=0.05, max_s=30.0, factor=1.5, jitter=0.2),
-    },
-    # Envoy AI Gateway's example of a BackendTrafficPolicy: numRetries 5, 100 ms base, 10 s at most.
-    "envoy-ai-gateway": {
-        "retries": 5,
-        "retry_on": ("connect", "lost", "timeout", "429", "500", "502", "503", "504"),
-        "pools": "other",
-        "backoff": Backoff(initial_s=0.1, max_s=10.0, jitter=1.0),
-    },
-    # Envoy, retry_on: connect-failure with num_retries 1, its default; full jitter between 25 ms and 250 ms.
-    "envoy-connect-failure": {
-        "retries": 1,
-        "retry_on": ("connect",),
-        "pools": "other",
-        "backoff": Backoff(initial_s=0.025, max_s=0.25, jitter=1.0),
-    },
-    # HAProxy: retries 3 of failed connects, 1 s apart to the same server; redispatch is another knob.
-    "haproxy": {
-        "retries": 3,
-        "retry_on": ("connect",),
-        "pools": "same",
-        "backoff": Backoff(initial_s=1.0, max_s=1.0, factor=1.0),
-    },
-    # AWS SDKs, retry mode standard: 3 attempts, full jitter, cap 20 s; the quota is one per client.
-    "aws-legacy": {
-        "retries": 2,
-        "retry_on": ("connect", "lost", "timeout", "429", "500", "502", "503", "504"),
-        "in_process": True,
-        "budget": "aws",
-        "budget_scope": "client",
-        "backoff": Backoff(initial_s=1.0, max_s=20.0, jitter=1.0),
-    },
-    "aws-2026": {
-        "retries": 2,
-        "retry_on": ("connect", "lost", "timeout", "429", "500", "502", "503", "504"),
-        "in_process": True,
-        "budget": "aws-2026",
-        "budget_scope": "client",
-        "backoff": Backoff(initial_s=0.05, max_s=20.0, jitter=1.0),
-    },
-    # gRPC service config: at most 5 attempts, retryThrottling maxTokens 10, tokenRatio 0.1 (gRFC A6).
-    "grpc": {
-        "retries": 4,
-        "retry_on": ("connect", "503"),
-        "in_process": True,
-        "budget": "grpc",
-        "budget_scope": "client",
-        "backoff": Backoff(initial_s=0.1, max_s=1.0, jitter=0.2),
-    },
-    # Finagle's RetryBudget, as in Linkerd and tower: 20 % of the calls of 10 s, and 10 a second.
-    "finagle": {
-        "retries": 25,
-        "retry_on": ("connect", "lost", "5xx"),
-        "in_process": True,
-        "budget": "window",
-        "budget_scope": "client",
-    },
-    # SRE book, "Handling Overload": 3 attempts of one request, retries at most 10 % of a client's requests.
-    "sre": {
-        "retries": 2,
-        "in_process": True,
-        "budget": "token_bucket:ratio=0.1",
-        "budget_scope": "client",
-        "backoff": Backoff(initial_s=0.1, max_s=5.0, jitter=1.0),
-    },
-}
-"""Layers as they come: preset -> what differs from the defaults of a Layer."""
-
-
-def preset_layer(preset: str, **given: Any) -> Layer:
-    """Return a layer that starts from a preset; its name is the preset's unless one is given. Raises KeyError."""
-    name = preset.split("-", 1)[0]
-    return Layer(**{"name": name, "preset": preset, **PRESETS[preset], **given})
-
-
-STACKS: dict[str, tuple[Layer, ...]] = {
-    # The stack that the failover drill began with: an SDK with 3 retries before a gateway with 2: 12 sends at most.
-    "drill-article-before": (
-        preset_layer("openai-3.x", name="sdk", retries=3, attempt_timeout_s=30.0),
-        Layer(
-            name="gateway",
-            retries=2,
-            retry_on=("connect", "lost", "timeout", "5xx"),
-            attempt_timeout_s=1.5,
-            timeout_covers="connect",
-            pools="same",
-        ),
-    ),
-    # And the one it ended with: one owner of retries, a cap over the chain, failover at once.
-    "drill-article-after": (
-        preset_layer("openai-3.x", name="sdk", retries=2, attempt_timeout_s=30.0, counts_chain=True),
-        Layer(name="gateway", kind="pooldrill"),
-    ),
-}
-"""Whole chains by name, outermost first; a cap over the chain is the scenario's (`chain_cap`)."""
