@@ -22,6 +22,7 @@ from scenarios.parts import (
     Share,
     Status,
 )
+from scenarios.world.replay import Arrival
 
 EXACT_MARGIN_S = 0.2
 """What an exact scenario keeps between a fault's edge and any arrival: ten times the jitter of a busy machine."""
@@ -107,6 +108,8 @@ class Load(Part, frozen=True, kw_only=True):
     file: str = ""
     """CSV of a replay, beside the scenario: one line an operation, seconds from `start_s` first, then, where they are
     there, prompt and output tokens. Times are stretched so that the mean rate is `rate_rps`."""
+    trace: tuple[Arrival, ...] = ()
+    """What `file` holds, stretched, in seconds since the run's start: read by the loader, never written by hand."""
     client: Literal["raw", "openai"] = "raw"
     stream: bool = False
     model: ModelName = "drill-model"
