@@ -131,11 +131,12 @@ def _with_traces(scenario: Scenario, path: Path) -> Scenario:
     """Fill in the arrivals of every replay from the file beside the scenario. Raises LoadError."""
     loads = []
     for index, load in enumerate(scenario.load):
-        if load.trace:
+        if load.replayed:
             remedy = 'arrivals = "replay", and file = "TRACE.csv" beside the scenario'
-            raise LoadError(path, f"load[{index}].trace", "is read from a file", remedy)
-        replayed = load.arrivals == "replay" and load.file
-        loads.append(msgspec.structs.replace(load, trace=_trace(load, path.parent)) if replayed else load)
+            raise LoadError(path, f"load[{index}].replayed", "is read from a file", remedy)
+        if load.arrivals == "replay" and load.file:
+            load = msgspec.structs.replace(load, replayed=_trace(load, path.parent))  # noqa: PLW2901 - the same load
+        loads.append(load)
     return msgspec.structs.replace(scenario, load=tuple(loads))
 
 

@@ -22,7 +22,6 @@ from scenarios.parts import (
     Share,
     Status,
 )
-from scenarios.world.replay import Arrival
 
 EXACT_MARGIN_S = 0.2
 """What an exact scenario keeps between a fault's edge and any arrival: ten times the jitter of a busy machine."""
@@ -108,7 +107,7 @@ class Load(Part, frozen=True, kw_only=True):
     file: str = ""
     """CSV of a replay, beside the scenario: one line an operation, seconds from `start_s` first, then, where they are
     there, prompt and output tokens. Times are stretched so that the mean rate is `rate_rps`."""
-    trace: tuple[Arrival, ...] = ()
+    replayed: tuple[tuple[float, int, int], ...] = ()
     """What `file` holds, stretched, in seconds since the run's start: read by the loader, never written by hand."""
     client: Literal["raw", "openai"] = "raw"
     stream: bool = False

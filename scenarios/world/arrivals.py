@@ -47,7 +47,7 @@ def arrivals(load: Load, seed: int, index: int) -> list[float]:
         case "gamma":
             times = _gamma(load, stream(seed, f"arrivals/{index}"))
         case "replay":
-            times = (entry.t_s for entry in load.trace)
+            times = (t_s for t_s, _, _ in load.replayed)
     return list(times)
 
 
@@ -57,9 +57,9 @@ def asks(load: Load, seed: int, index: int) -> Iterator[Ask]:
     Of a replay with tokens only as many as it has. Sessions are named by entry and number, such as s0-17.
     """
     sessions = _sessions(load, seed, index)
-    if load.trace and load.trace[0].prompt_tokens is not None:
-        for entry in load.trace:
-            yield Ask(next(sessions), entry.prompt_tokens or 1, entry.output_tokens or 1)
+    if load.replayed and load.replayed[0][1]:
+        for _, prompt_tokens, output_tokens in load.replayed:
+            yield Ask(next(sessions), prompt_tokens, output_tokens)
         return
     prompts = _tokens(load.prompt_tokens, load.prompt_cv2, stream(seed, f"prompts/{index}"))
     outputs = _tokens(load.output_tokens, load.output_cv2, stream(seed, f"outputs/{index}"))

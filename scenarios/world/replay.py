@@ -22,11 +22,11 @@ REMEDY = "write seconds, or seconds,prompt_tokens,output_tokens"
 
 
 class Arrival(NamedTuple):
-    """One operation of a trace; without tokens where the trace tells none."""
+    """One operation of a trace; 0 tokens: the trace tells none."""
 
     t_s: float
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
+    prompt_tokens: int = 0
+    output_tokens: int = 0
 
 
 class ReplayError(ValueError):
@@ -53,7 +53,7 @@ def parse(text: str) -> list[Arrival]:
     for (_, before), (number, after) in pairwise(found):
         if after.t_s < before.t_s:
             raise ReplayError(number, f"{after.t_s:g} s is before {before.t_s:g} s on the line above", "sort by time")
-        if (after.prompt_tokens is None) != (before.prompt_tokens is None):
+        if bool(after.prompt_tokens) != bool(before.prompt_tokens):
             raise ReplayError(number, "some lines tell tokens and others do not")
     return [arrival for _, arrival in found]
 
