@@ -17,7 +17,7 @@ start queued jobs, so a driver must look at what each returns.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush, heapreplace
 from math import inf
 from typing import Final, Literal
@@ -115,6 +115,11 @@ class PoolServer:
     def in_flight(self) -> int:
         """Jobs that wait or run."""
         return self.waiting + self.running
+
+    def jobs(self) -> Iterator[Job]:
+        """Yield what runs, then what waits, each in the order in which it came or comes to an end."""
+        yield from (job for _, _, job in sorted(self._due, key=lambda entry: entry[:2]) if job.state is RUNNING)
+        yield from (job for job in self._queue if job.state is QUEUED)
 
     @property
     def offered(self) -> int:
