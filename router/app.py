@@ -18,9 +18,12 @@ from aiohttp import web
 from router.answers import json_answer
 from router.chat import Chat
 from router.clock import LoopClock, zoned
+from router.connection import Bounds
 from router.core.policy import Policy, build_policy
+from router.core.refusal import Code
 from router.core.topology import Catalog
 from router.front import Front, Routes, health
+from router.intake import Intake
 from router.journal import Journal
 from router.listener import CannotStart, Listener
 from router.log import EventLog, LibraryEvents
@@ -45,7 +48,8 @@ class App:
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take nothing new and let what is under way end, within the drain time-out or until `hurry` is set."""
-        await self.public.drain(self.settings.shell.drain_timeout_s, hurry)
+        shell = self.settings.shell
+        await self.public.drain(shell.drain_timeout_s, hurry, delay_s=shell.drain_delay_s)
 
 
 @asynccontextmanager
@@ -63,8 +67,8 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
         last_to_first.callback(sends.close)
         upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
         last_to_first.push_async_callback(upstream.close)
-        admin, on_first_byte = _admin(settings, policy)
         journal = Journal(events, sends)
+        admin, on_first_byte = _admin(settings, policy, journal)
         policy.usable.on_standing = journal.standing
         await last_to_first.enter_async_context(trying(policy, upstream.session))
         chat = Chat(
@@ -72,12 +76,24 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
             upstream,
             journal,
             clock=clock,
-            body_bytes_max=settings.shell.body_bytes_max,
+            intake=Intake(settings.shell),
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
         models = Models(policy, upstream.session, settings.shell.models_timeout_s)
-        public = Listener(_public_front(chat, models), host=settings.host, port=settings.port, option="--port")
+
+        def refused(code: Code, reason: str) -> None:
+            policy.tally.request_ended(code, 0)
+            journal.unread(code, reason)
+
+        public = Listener(
+            _public_front(chat, models),
+            host=settings.host,
+            port=settings.port,
+            option="--port",
+            bounds=_bounds(settings),
+            on_refused=refused,
+        )
         for listener in (admin, public):
             if listener is not None:
                 last_to_first.push_async_callback(listener.close)
@@ -124,7 +140,12 @@ def _public_front(chat: Chat, models: Models) -> Front:
     return front
 
 
-def _admin(settings: Settings, policy: Policy) -> tuple[Listener | None, Callable[[float], None]]:
+def _bounds(settings: Settings) -> Bounds:
+    shell = settings.shell
+    return Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
+
+
+def _admin(settings: Settings, policy: Policy, journal: Journal) -> tuple[Listener | None, Callable[[float], None]]:
     """Return the admin listener and what counts first-byte times; neither does anything without an admin port."""
     if settings.admin_port is None:
         return None, _not_counted
@@ -134,7 +155,15 @@ def _admin(settings: Settings, policy: Policy) -> tuple[Listener | None, Callabl
 
     times = FirstByteTimes()
     front = admin_front(policy, times, settings.shell.metrics_prefix)
-    return Listener(front, host=LOOPBACK, port=settings.admin_port, option="--admin-port"), times.observe
+    listener = Listener(
+        front,
+        host=LOOPBACK,
+        port=settings.admin_port,
+        option="--admin-port",
+        bounds=_bounds(settings),
+        on_refused=journal.unread,
+    )
+    return listener, times.observe
 
 
 def _random_source(seed: int) -> random.Random:

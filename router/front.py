@@ -6,10 +6,12 @@ from aiohttp import web
 
 from router.answers import error, json_answer
 from router.core.refusal import Code
-from router.headers import REQUEST_ID
+from router.headers import REQUEST_ID, plain
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = dict[tuple[str, str], Handler]
+PATH_SHOWN_MAX = 200
+"""So much of a path that is not served is quoted in the answer."""
 
 
 class Front:
@@ -43,8 +45,9 @@ class Front:
         return answer
 
     async def _not_found(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = f"{request.method} {request.rel_url.raw_path} is not served here"
-        request_id = request.headers.get(REQUEST_ID)
+        path = request.rel_url.raw_path.encode(errors="backslashreplace").decode()  # bytes that are not UTF-8
+        asked = f"{request.method} {path[:PATH_SHOWN_MAX]} is not served here"
+        request_id = plain(request.headers, REQUEST_ID)
         methods = self._methods.get(request.rel_url.raw_path)
         if methods is None:
             return error(Code.NOT_FOUND, f"{asked}: known are {', '.join(self._methods)}.", request_id=request_id)
