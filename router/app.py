@@ -22,7 +22,7 @@ from router.connection import Bounds
 from router.core.policy import Policy, build_policy
 from router.core.refusal import Code
 from router.core.topology import Catalog
-from router.front import Front, Routes, health
+from router.front import Front, OnRefused, Routes, health
 from router.intake import Intake
 from router.journal import Journal
 from router.listener import CannotStart, Listener
@@ -87,12 +87,11 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
             journal.unread(code, reason)
 
         public = Listener(
-            _public_front(chat, models),
+            _public_front(chat, models, refused),
+            _bounds(settings),
             host=settings.host,
             port=settings.port,
             option="--port",
-            bounds=_bounds(settings),
-            on_refused=refused,
         )
         for listener in (admin, public):
             if listener is not None:
@@ -125,9 +124,9 @@ async def run(settings: Settings) -> None:
     events.write("stopped")
 
 
-def _public_front(chat: Chat, models: Models) -> Front:
+def _public_front(chat: Chat, models: Models, on_refused: OnRefused) -> Front:
     routes: Routes = {("POST", path): chat.handle for path in FORWARDED}
-    front = Front(routes)
+    front = Front(routes, on_refused)
 
     async def ready(_: web.BaseRequest) -> web.StreamResponse:
         if front.draining:
@@ -154,15 +153,8 @@ def _admin(settings: Settings, policy: Policy, journal: Journal) -> tuple[Listen
     from router.metrics import FirstByteTimes  # noqa: PLC0415
 
     times = FirstByteTimes()
-    front = admin_front(policy, times, settings.shell.metrics_prefix)
-    listener = Listener(
-        front,
-        host=LOOPBACK,
-        port=settings.admin_port,
-        option="--admin-port",
-        bounds=_bounds(settings),
-        on_refused=journal.unread,
-    )
+    front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread)
+    listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
     return listener, times.observe
 
 

@@ -7,7 +7,9 @@ from aiohttp import web
 from router.answers import error, json_answer
 from router.core.refusal import Code
 from router.headers import REQUEST_ID, plain
+from router.strictness import fault_of
 
+OnRefused = Callable[[Code, str], None]
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = dict[tuple[str, str], Handler]
 PATH_SHOWN_MAX = 200
@@ -15,9 +17,13 @@ PATH_SHOWN_MAX = 200
 
 
 class Front:
-    """One listener's table of handlers, and the requests that are in them."""
+    """One listener's table of handlers, and the requests that are in them.
 
-    def __init__(self, routes: Routes) -> None:
+    `on_refused` is told of what is refused before it gets to a handler.
+    """
+
+    def __init__(self, routes: Routes, on_refused: OnRefused) -> None:
+        self.on_refused = on_refused
         self._routes: Routes = {}
         self._methods: dict[str, list[str]] = {}
         for (method, path), handler in routes.items():
@@ -34,6 +40,9 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
+        fault = fault_of(request)
+        if fault is not None:
+            return self._malformed(fault)
         handler = self._routes.get((request.method, request.rel_url.raw_path), self._not_found)
         self.busy.add(request.protocol)
         try:
@@ -42,6 +51,12 @@ class Front:
             self.busy.discard(request.protocol)
         if self.draining:
             answer.force_close()
+        return answer
+
+    def _malformed(self, fault: str) -> web.StreamResponse:
+        self.on_refused(Code.BAD_REQUEST, fault)
+        answer = error(Code.BAD_REQUEST, fault)
+        answer.force_close()
         return answer
 
     async def _not_found(self, request: web.BaseRequest) -> web.StreamResponse:

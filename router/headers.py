@@ -57,12 +57,15 @@ def for_client(headers: Mapping[str, str]) -> CIMultiDict[str]:
 
 
 def end_to_end(headers: Mapping[str, str], dropped: frozenset[str]) -> list[tuple[str, str]]:
-    """Return the headers without those `dropped` (in lower case) and those that Connection names."""
+    """Return the headers without those `dropped` (in lower case) and those that Connection names.
+
+    An underscore counts as a dash: some servers take `Transfer_Encoding` for the real one.
+    """
     connection = headers.get("connection")
     if connection is not None:
         named = [value for name, value in headers.items() if name.lower() == "connection"]
         dropped = dropped.union(token.strip().lower() for value in named for token in value.split(","))
-    return [(name, value) for name, value in headers.items() if name.lower() not in dropped]
+    return [(name, value) for name, value in headers.items() if name.lower().replace("_", "-") not in dropped]
 
 
 def plain(headers: Mapping[str, str], name: str) -> str | None:

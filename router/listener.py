@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Callable
 
-from router.connection import Bounds, OnRefused, Server
+from router.connection import Bounds, Server
 from router.front import Front
 
 BACKLOG = 1024
@@ -27,15 +27,12 @@ class CannotStart(RuntimeError):
 class Listener:
     """Listens on one address between `open` and `close`. `option` is what a user changes to get another port."""
 
-    def __init__(
-        self, front: Front, *, host: str, port: int, option: str, bounds: Bounds, on_refused: OnRefused
-    ) -> None:
+    def __init__(self, front: Front, bounds: Bounds, *, host: str, port: int, option: str) -> None:
         self.front = front
         self._host = host
         self._port = port
         self._option = option
         self._bounds = bounds
-        self._on_refused = on_refused
         self._server: Server | None = None
         self._sockets: asyncio.Server | None = None
 
@@ -49,9 +46,8 @@ class Listener:
     async def open(self) -> None:
         """Begin to listen. Raises CannotStart."""
         self._server = Server(
-            self.front.handle,
-            bounds=self._bounds,
-            on_refused=self._on_refused,
+            self.front,
+            self._bounds,
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=KEEP_ALIVE_S,
@@ -83,7 +79,7 @@ class Listener:
         """
         if self._sockets is None or self._server is None:
             return
-        self.front.draining = self._server.draining = True
+        self.front.draining = True
         await _until(hurry.is_set, delay_s)
         self._sockets.close()
         await asyncio.sleep(POLL_S)  # requests that have come get to their handlers
