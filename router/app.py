@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import secrets
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -22,6 +21,7 @@ from router.connection import Bounds
 from router.core.policy import Policy, build_policy
 from router.core.refusal import Code
 from router.core.topology import Catalog
+from router.ending import Ending
 from router.front import Front, OnRefused, Routes, health
 from router.intake import Intake
 from router.journal import Journal
@@ -32,6 +32,7 @@ from router.send_log import NoSendLog, SendLog, SendLogFile
 from router.settings import Settings
 from router.trials import trying
 from router.upstream import Upstream
+from router.worker import Worker
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 LOOPBACK = "127.0.0.1"
@@ -53,10 +54,12 @@ class App:
 
 
 @asynccontextmanager
-async def running(settings: Settings, events: EventLog | None = None) -> AsyncIterator[App]:
+async def running(
+    settings: Settings, events: EventLog | None = None, worker: Worker | None = None
+) -> AsyncIterator[App]:
     """Run a router in this event loop: inside the context it listens, afterwards nothing of it is left.
 
-    Raises CannotStart.
+    A `worker` shares its port with others. Raises CannotStart.
     """
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
@@ -68,7 +71,7 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
         upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
         last_to_first.push_async_callback(upstream.close)
         journal = Journal(events, sends)
-        admin, on_first_byte = _admin(settings, policy, journal)
+        admin, on_first_byte = _admin(settings, policy, journal, worker)
         policy.usable.on_standing = journal.standing
         await last_to_first.enter_async_context(trying(policy, upstream.session))
         chat = Chat(
@@ -92,6 +95,7 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
             host=settings.host,
             port=settings.port,
             option="--port",
+            shared=worker is not None,
         )
         for listener in (admin, public):
             if listener is not None:
@@ -100,27 +104,28 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
         yield App(settings, policy, public, admin)
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, worker: Worker | None = None) -> None:
     """Run a router until SIGTERM or SIGINT; a second signal does not wait for running streams.
 
-    Says `ready` with its addresses in one JSON line on stdout. Raises CannotStart.
+    Says `ready` with its addresses in one JSON line: on stdout, or to its supervisor if it is a worker. Raises
+    CannotStart.
     """
-    loop = asyncio.get_running_loop()
-    events = EventLog(LoopClock(loop))
+    events = EventLog(LoopClock(asyncio.get_running_loop()), worker=None if worker is None else worker.index)
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryEvents(events)])
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        (hurry if stop.is_set() else stop).set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
-    async with running(settings, events) as app:
+    ending = Ending()
+    if worker is None:
+        ending.by_user()
+    else:
+        ending.by_supervisor(worker.lifeline, lambda: events.write("supervisor_gone"))
+    async with running(settings, events, worker) as app:
         gc.freeze()  # what was imported lives as long as the process; collections need not look at it
-        _say_ready(app)
-        await stop.wait()
+        if worker is None:
+            _say_ready(app)
+        else:
+            worker.say_ready({"worker": worker.index, **_whereabouts(app)})
+        await ending.stop.wait()
         events.write("draining")
-        await app.drain(hurry)
+        await app.drain(ending.hurry)
     events.write("stopped")
 
 
@@ -144,7 +149,9 @@ def _bounds(settings: Settings) -> Bounds:
     return Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
 
 
-def _admin(settings: Settings, policy: Policy, journal: Journal) -> tuple[Listener | None, Callable[[float], None]]:
+def _admin(
+    settings: Settings, policy: Policy, journal: Journal, worker: Worker | None
+) -> tuple[Listener | None, Callable[[float], None]]:
     """Return the admin listener and what counts first-byte times; neither does anything without an admin port."""
     if settings.admin_port is None:
         return None, _not_counted
@@ -153,7 +160,7 @@ def _admin(settings: Settings, policy: Policy, journal: Journal) -> tuple[Listen
     from router.metrics import FirstByteTimes  # noqa: PLC0415
 
     times = FirstByteTimes()
-    front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread)
+    front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread, worker)
     listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
     return listener, times.observe
 
@@ -176,12 +183,11 @@ def _send_log(settings: Settings, loop: asyncio.AbstractEventLoop) -> SendLog:
 
 
 def _say_ready(app: App) -> None:
-    line: dict[str, Any] = {
-        "stamp": zoned(LoopClock(asyncio.get_running_loop()).wall()),
-        "event": "ready",
-        "url": app.public.url,
-        "admin_url": None if app.admin is None else app.admin.url,
-        "pid": os.getpid(),
-    }
+    stamp = zoned(LoopClock(asyncio.get_running_loop()).wall())
+    line = {"stamp": stamp, "event": "ready", **_whereabouts(app)}
     sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
     sys.stdout.flush()
+
+
+def _whereabouts(app: App) -> dict[str, Any]:
+    return {"url": app.public.url, "admin_url": None if app.admin is None else app.admin.url, "pid": os.getpid()}

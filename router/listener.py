@@ -24,15 +24,35 @@ class CannotStart(RuntimeError):
     """The router cannot run here: a port is in use, a file cannot be written. One line, with the remedy."""
 
 
-class Listener:
-    """Listens on one address between `open` and `close`. `option` is what a user changes to get another port."""
+def cannot_listen(error: OSError | ValueError, *, host: str, port: int, option: str) -> CannotStart:
+    """Say what is wrong with an address, and which option to change. A ValueError is a name that cannot be one."""
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(error, socket.gaierror | ValueError):
+        why = f"{host!r} cannot be looked up; remedy: another --host"
+    # asyncio has no number for an error when it has passed over all of a name's addresses
+    elif error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, None}:
+        why = f"{host} is no address of this machine; remedy: another --host"
+    else:
+        reason = "it is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno)
+        why = f"{reason}; remedy: another {option}"
+    return CannotStart(f"cannot listen on {where}: {why}")
 
-    def __init__(self, front: Front, bounds: Bounds, *, host: str, port: int, option: str) -> None:
+
+class Listener:
+    """Listens on one address between `open` and `close`. `option` is what a user changes to get another port.
+
+    A `shared` port may have other processes listening on it; the kernel spreads the connections.
+    """
+
+    def __init__(
+        self, front: Front, bounds: Bounds, *, host: str, port: int, option: str, shared: bool = False
+    ) -> None:
         self.front = front
         self._host = host
         self._port = port
         self._option = option
         self._bounds = bounds
+        self._shared = shared
         self._server: Server | None = None
         self._sockets: asyncio.Server | None = None
 
@@ -56,19 +76,11 @@ class Listener:
         )
         loop = asyncio.get_running_loop()
         try:
-            self._sockets = await loop.create_server(self._server, self._host, self._port, backlog=BACKLOG)
+            self._sockets = await loop.create_server(
+                self._server, self._host, self._port, backlog=BACKLOG, reuse_port=self._shared or None
+            )
         except (OSError, ValueError) as error:
-            raise CannotStart(f"cannot listen on {self._host}:{self._port}: {self._why(error)}") from None
-
-    def _why(self, error: OSError | ValueError) -> str:
-        """Say what is wrong with the address, and which option to change. A ValueError is a name that cannot be one."""
-        if isinstance(error, socket.gaierror | ValueError):
-            return f"{self._host!r} cannot be looked up; remedy: another --host"
-        # asyncio has no number for an error when it has passed over all of a name's addresses
-        if error.errno in {errno.EADDRNOTAVAIL, None}:
-            return f"{self._host} is no address of this machine; remedy: another --host"
-        reason = "it is in use" if error.errno == errno.EADDRINUSE else os.strerror(error.errno)
-        return f"{reason}; remedy: another {self._option}"
+            raise cannot_listen(error, host=self._host, port=self._port, option=self._option) from None
 
     async def drain(self, timeout_s: float, hurry: asyncio.Event, *, delay_s: float = 0.0) -> None:
         """Say that the end is near; after `delay_s` take no new connection, and wait until requests have their answers.

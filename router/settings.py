@@ -9,6 +9,9 @@ from router.core.topology import Pool
 from router.credentials import Secret
 from router.tls import PoolTls
 
+PORT_MAX = 65_535
+WORKERS_MAX = 256
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShellConfig:
@@ -83,3 +86,18 @@ class Settings:
     """Port of 127.0.0.1 for /metrics; None: no admin listener."""
     send_log: Path | None = None
     """File that gets a line for every send; None: no such log."""
+    uvloop: bool = False
+    """Whether the event loop is uvloop's."""
+    workers: int = 1
+    """Processes that share the port."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.workers <= WORKERS_MAX:
+            raise ConfigError(f"workers must be from 1 to {WORKERS_MAX}, got {self.workers}")
+        if self.workers > 1 and self.admin_port:
+            last = self.admin_port + self.workers - 1
+            if last > PORT_MAX or self.admin_port <= self.port <= last:
+                raise ConfigError(
+                    f"admin_port: each worker has its own, from {self.admin_port} to {last}; they must be ports and"
+                    " none of them the public one"
+                )
