@@ -17,10 +17,13 @@ from aiohttp import web
 from router.answers import json_answer
 from router.chat import Chat
 from router.clock import LoopClock, zoned
+from router.connection import Bounds
 from router.core.policy import Policy, build_policy
+from router.core.refusal import Code
 from router.core.topology import Catalog
 from router.ending import Ending
-from router.front import Front, Routes, health
+from router.front import Front, OnRefused, Routes, health
+from router.intake import Intake
 from router.journal import Journal
 from router.listener import CannotStart, Listener
 from router.log import EventLog, LibraryEvents
@@ -46,7 +49,8 @@ class App:
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take nothing new and let what is under way end, within the drain time-out or until `hurry` is set."""
-        await self.public.drain(self.settings.shell.drain_timeout_s, hurry)
+        shell = self.settings.shell
+        await self.public.drain(shell.drain_timeout_s, hurry, delay_s=shell.drain_delay_s)
 
 
 @asynccontextmanager
@@ -66,8 +70,8 @@ async def running(
         last_to_first.callback(sends.close)
         upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
         last_to_first.push_async_callback(upstream.close)
-        admin, on_first_byte = _admin(settings, policy, worker)
         journal = Journal(events, sends)
+        admin, on_first_byte = _admin(settings, policy, journal, worker)
         policy.usable.on_standing = journal.standing
         await last_to_first.enter_async_context(trying(policy, upstream.session))
         chat = Chat(
@@ -75,13 +79,19 @@ async def running(
             upstream,
             journal,
             clock=clock,
-            body_bytes_max=settings.shell.body_bytes_max,
+            intake=Intake(settings.shell),
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
         models = Models(policy, upstream.session, settings.shell.models_timeout_s)
+
+        def refused(code: Code, reason: str) -> None:
+            policy.tally.request_ended(code, 0)
+            journal.unread(code, reason)
+
         public = Listener(
-            _public_front(chat, models),
+            _public_front(chat, models, refused),
+            _bounds(settings),
             host=settings.host,
             port=settings.port,
             option="--port",
@@ -119,9 +129,9 @@ async def run(settings: Settings, worker: Worker | None = None) -> None:
     events.write("stopped")
 
 
-def _public_front(chat: Chat, models: Models) -> Front:
+def _public_front(chat: Chat, models: Models, on_refused: OnRefused) -> Front:
     routes: Routes = {("POST", path): chat.handle for path in FORWARDED}
-    front = Front(routes)
+    front = Front(routes, on_refused)
 
     async def ready(_: web.BaseRequest) -> web.StreamResponse:
         if front.draining:
@@ -134,8 +144,13 @@ def _public_front(chat: Chat, models: Models) -> Front:
     return front
 
 
+def _bounds(settings: Settings) -> Bounds:
+    shell = settings.shell
+    return Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
+
+
 def _admin(
-    settings: Settings, policy: Policy, worker: Worker | None
+    settings: Settings, policy: Policy, journal: Journal, worker: Worker | None
 ) -> tuple[Listener | None, Callable[[float], None]]:
     """Return the admin listener and what counts first-byte times; neither does anything without an admin port."""
     if settings.admin_port is None:
@@ -145,8 +160,9 @@ def _admin(
     from router.metrics import FirstByteTimes  # noqa: PLC0415
 
     times = FirstByteTimes()
-    front = admin_front(policy, times, settings.shell.metrics_prefix, worker)
-    return Listener(front, host=LOOPBACK, port=settings.admin_port, option="--admin-port"), times.observe
+    front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread, worker)
+    listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
+    return listener, times.observe
 
 
 def _random_source(seed: int) -> random.Random:

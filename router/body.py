@@ -22,10 +22,11 @@ PIECE_BYTES = 256 * 2**10
 class BodySlot:
     """Holds one body until it is taken."""
 
-    __slots__ = ("_body", "size")
+    __slots__ = ("_body", "_on_written", "size")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, on_written: Callable[[], None] | None = None) -> None:
         self._body: bytes | None = body
+        self._on_written = on_written
         self.size = len(body)
 
     @property
@@ -39,6 +40,11 @@ class BodySlot:
         if body is None:
             raise RuntimeError("the body has been handed over already")
         return body
+
+    def written(self) -> None:
+        """Take in that what was taken has been written whole: nobody holds its bytes any more."""
+        if self._on_written is not None:
+            self._on_written()
 
     def __repr__(self) -> str:
         return f"<BodySlot {'full' if self.full else 'taken'}, {self.size} bytes>"
@@ -70,11 +76,13 @@ class Upload(Payload):
         self._on_taken()
         if len(body) <= PIECE_BYTES:
             await writer.write(body)
+            self._slot.written()
             return
         pieces = memoryview(body)
         del body
         for start in range(0, len(pieces), PIECE_BYTES):
             await writer.write(pieces[start : start + PIECE_BYTES])
+        self._slot.written()
 
     def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:  # noqa: ARG002  (aiohttp's signature)
         """Refuse: reading a body without handing it over would break the slot's law."""

@@ -1,6 +1,7 @@
 """JSON lines on stderr: one for every failed or refused send, and for the router's own events.
 
-Nothing of bodies, headers' values or credentials is logged, only ids, names, causes and times.
+Nothing of bodies, headers' values or credentials is logged, only ids, names, causes and times; of a header that should
+have been a count, and is none, its first 40 characters.
 """
 
 import logging
