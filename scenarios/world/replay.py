@@ -67,7 +67,7 @@ def stretched(arrivals: Sequence[Arrival], *, rate_rps: float, start_s: float, e
 
 
 def _names(line: str) -> bool:
-    word = line.split(",")[0].strip().lstrip('"\ufeff')
+    word = line.split(",", maxsplit=1)[0].strip().lstrip('"\ufeff')
     return word[:1].isalpha() and word.lower() not in ("nan", "inf", "infinity")
 
 
