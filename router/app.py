@@ -29,6 +29,7 @@ from router.send_log import NoSendLog, SendLog, SendLogFile
 from router.settings import Settings
 from router.trials import trying
 from router.upstream import Upstream
+from router.upstream.dialling import machines_own
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 LOOPBACK = "127.0.0.1"
@@ -61,12 +62,12 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
     async with AsyncExitStack() as last_to_first:
         sends = _send_log(settings, loop)
         last_to_first.callback(sends.close)
-        upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
+        upstream = Upstream(clock, settings.rules, reuse_idle_s=settings.shell.reuse_idle_s, tls_of=machines_own)
         last_to_first.push_async_callback(upstream.close)
         admin, on_first_byte = _admin(settings, policy)
         journal = Journal(events, sends)
         policy.usable.on_standing = journal.standing
-        await last_to_first.enter_async_context(trying(policy, upstream.session))
+        await last_to_first.enter_async_context(trying(policy, upstream))
         chat = Chat(
             policy,
             upstream,
@@ -76,7 +77,7 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
-        models = Models(policy, upstream.session, settings.shell.models_timeout_s)
+        models = Models(policy, upstream, settings.shell.models_timeout_s)
         public = Listener(_public_front(chat, models), host=settings.host, port=settings.port, option="--port")
         for listener in (admin, public):
             if listener is not None:

@@ -6,6 +6,7 @@ from multidict import CIMultiDict
 from router import headers
 from router.body import BodySlot
 from router.core.chain import ChainBudget
+from router.streaming import PassedOn
 from router.upstream import Attempt
 
 
@@ -40,7 +41,7 @@ class Talk:
         self.headers: CIMultiDict[str] = CIMultiDict()
         """What a pool gets."""
         self.attempts: list[Attempt] = []
-        self.out: web.StreamResponse | None = None
+        self.out: PassedOn | None = None
         """The answer that is being passed on; None until there is one."""
 
     @property

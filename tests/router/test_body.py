@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from router.body import BodySlot, Upload
+from router.body import BodySlot
 
 
 def test_a_slot_is_full_until_it_is_taken() -> None:

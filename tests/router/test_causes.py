@@ -11,8 +11,8 @@ from aiohttp.http_exceptions import BadStatusLine
 
 from router.answers import IN_WORDS
 from router.body import StaleConnection
-from router.causes import cause_of, innermost, text_of
 from router.core.delivery import Cause
+from router.upstream.causes import cause_of, innermost, text_of
 
 KEY = ConnectionKey("pool", 80, False, True, None, None, None, None)
 
