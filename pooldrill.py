@@ -151,6 +151,7 @@ def compare(argv: list[str]) -> int:
     options.add_router_command(parser)
     args = parser.parse_args(argv)
     scenario = options.chosen(args)
+    options.must_be_real(scenario)
     _make(args.out)
     print(f"{scenario.name}: {scenario.title} (seed {scenario.seed})")
     print(f"running the model, then the real drill ({scenario.duration_s:.0f} s and its start) ...", flush=True)

@@ -12,7 +12,7 @@ from typing import Final
 from chaos.machine import Finding
 from chaos.provision import ensure_server
 from scenarios.checks import judge
-from scenarios.options import add_router_command, chosen, scenario_parser
+from scenarios.options import add_router_command, chosen, must_be_real, scenario_parser
 from scenarios.record import record_path
 from scenarios.usage import OutError, Parser
 from scenarios.verdicts import WIDTH_MAX, table
@@ -29,6 +29,7 @@ def drill(argv: list[str]) -> int:
     add_router_command(parser)
     arguments = parser.parse_args(argv)
     scenario = chosen(arguments)
+    must_be_real(scenario)
     ensure_server(report=_tell)
     # Only now: a usage error should not wait for the imports of a whole run.
     from chaos.drill import latest, run  # noqa: PLC0415

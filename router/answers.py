@@ -1,6 +1,7 @@
 """The router's own answers: errors in the shape of OpenAI's API, with the bound or the cause in plain words."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 import msgspec
 from aiohttp import web
@@ -35,26 +36,36 @@ IN_WORDS: dict[Cause, str] = {
 """What a pool did, for messages."""
 
 
-class Refused(Exception):
-    """A request that is answered before any pool is chosen; `message` is for the client."""
-
-    def __init__(self, code: Code, message: str) -> None:
-        super().__init__(message)
-        self.code = code
-        self.message = message
-
-
 def error(code: Code, message: str, chain: ChainBudget | None = None, *, request_id: str | None = None) -> web.Response:
     """Return an error answer; nothing was sent to a pool unless `delivery` is changed by the caller."""
-    status = STATUS[code]
-    kind = "invalid_request_error" if status < 500 else "server_error"
-    answer = json_answer({"error": {"message": message, "type": kind, "code": code}}, status=status)
+    answer = json_answer(_content(code, message), status=STATUS[code])
     if request_id is not None:
         answer.headers[headers.REQUEST_ID] = request_id
     answer.headers[headers.DELIVERY] = Delivery.UNSENT
     if chain is not None:
         answer.headers.update(chain.headers_out(Delivery.UNSENT, sends=0))
     return answer
+
+
+def raw_error(code: Code, message: str, *more: str) -> bytes:
+    """Return an error answer as it goes over the wire, after which the connection is closed. `more`: header lines."""
+    status = STATUS[code]
+    body = msgspec.json.encode(_content(code, message))
+    lines = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        "Server: pooldrill",
+        f"{headers.DELIVERY}: {Delivery.UNSENT}",
+        "Connection: close",
+        *more,
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body
+
+
+def _content(code: Code, message: str) -> dict[str, object]:
+    kind = "invalid_request_error" if STATUS[code] < 500 else "server_error"
+    return {"error": {"message": message, "type": kind, "code": code}}
 
 
 def json_answer(content: object, *, status: int = 200) -> web.Response:

@@ -6,7 +6,6 @@ import logging
 import os
 import random
 import secrets
-import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -18,18 +17,24 @@ from aiohttp import web
 from router.answers import json_answer
 from router.chat import Chat
 from router.clock import LoopClock, zoned
+from router.connection import Bounds
 from router.core.policy import Policy, build_policy
+from router.core.refusal import Code
 from router.core.topology import Catalog
-from router.front import Front, Routes, health
+from router.dialing import Dialer
+from router.ending import Ending
+from router.front import Front, OnRefused, Routes, health
+from router.intake import Intake
 from router.journal import Journal
 from router.listener import CannotStart, Listener
 from router.log import EventLog, LibraryEvents
 from router.models import Models
 from router.send_log import NoSendLog, SendLog, SendLogFile
 from router.settings import Settings
+from router.tls import TlsTable
 from router.trials import trying
 from router.upstream import Upstream
-from router.upstream.dialling import machines_own
+from router.worker import Worker
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 LOOPBACK = "127.0.0.1"
@@ -46,14 +51,17 @@ class App:
 
     async def drain(self, hurry: asyncio.Event) -> None:
         """Take nothing new and let what is under way end, within the drain time-out or until `hurry` is set."""
-        await self.public.drain(self.settings.shell.drain_timeout_s, hurry)
+        shell = self.settings.shell
+        await self.public.drain(shell.drain_timeout_s, hurry, delay_s=shell.drain_delay_s)
 
 
 @asynccontextmanager
-async def running(settings: Settings, events: EventLog | None = None) -> AsyncIterator[App]:
+async def running(
+    settings: Settings, events: EventLog | None = None, worker: Worker | None = None
+) -> AsyncIterator[App]:
     """Run a router in this event loop: inside the context it listens, afterwards nothing of it is left.
 
-    Raises CannotStart.
+    A `worker` shares its port with others. Raises CannotStart.
     """
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
@@ -62,10 +70,12 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
     async with AsyncExitStack() as last_to_first:
         sends = _send_log(settings, loop)
         last_to_first.callback(sends.close)
-        upstream = Upstream(clock, settings.rules, reuse_idle_s=settings.shell.reuse_idle_s, tls_of=machines_own)
+        upstream = Upstream(
+            clock, settings.rules, reuse_idle_s=settings.shell.reuse_idle_s, dialer=Dialer(TlsTable(settings.tls))
+        )
         last_to_first.push_async_callback(upstream.close)
-        admin, on_first_byte = _admin(settings, policy)
         journal = Journal(events, sends)
+        admin, on_first_byte = _admin(settings, policy, journal, worker)
         policy.usable.on_standing = journal.standing
         await last_to_first.enter_async_context(trying(policy, upstream))
         chat = Chat(
@@ -73,12 +83,24 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
             upstream,
             journal,
             clock=clock,
-            body_bytes_max=settings.shell.body_bytes_max,
+            intake=Intake(settings.shell),
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
         models = Models(policy, upstream, settings.shell.models_timeout_s)
-        public = Listener(_public_front(chat, models), host=settings.host, port=settings.port, option="--port")
+
+        def refused(code: Code, reason: str) -> None:
+            policy.tally.request_ended(code, 0)
+            journal.unread(code, reason)
+
+        public = Listener(
+            _public_front(chat, models, refused),
+            _bounds(settings),
+            host=settings.host,
+            port=settings.port,
+            option="--port",
+            shared=worker is not None,
+        )
         for listener in (admin, public):
             if listener is not None:
                 last_to_first.push_async_callback(listener.close)
@@ -86,33 +108,34 @@ async def running(settings: Settings, events: EventLog | None = None) -> AsyncIt
         yield App(settings, policy, public, admin)
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, worker: Worker | None = None) -> None:
     """Run a router until SIGTERM or SIGINT; a second signal does not wait for running streams.
 
-    Says `ready` with its addresses in one JSON line on stdout. Raises CannotStart.
+    Says `ready` with its addresses in one JSON line: on stdout, or to its supervisor if it is a worker. Raises
+    CannotStart.
     """
-    loop = asyncio.get_running_loop()
-    events = EventLog(LoopClock(loop))
+    events = EventLog(LoopClock(asyncio.get_running_loop()), worker=None if worker is None else worker.index)
     logging.basicConfig(level=logging.WARNING, handlers=[LibraryEvents(events)])
-    stop, hurry = asyncio.Event(), asyncio.Event()
-
-    def signalled() -> None:
-        (hurry if stop.is_set() else stop).set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signalled)
-    async with running(settings, events) as app:
+    ending = Ending()
+    if worker is None:
+        ending.by_user()
+    else:
+        ending.by_supervisor(worker.lifeline, lambda: events.write("supervisor_gone"))
+    async with running(settings, events, worker) as app:
         gc.freeze()  # what was imported lives as long as the process; collections need not look at it
-        _say_ready(app)
-        await stop.wait()
+        if worker is None:
+            _say_ready(app)
+        else:
+            worker.say_ready({"worker": worker.index, **_whereabouts(app)})
+        await ending.stop.wait()
         events.write("draining")
-        await app.drain(hurry)
+        await app.drain(ending.hurry)
     events.write("stopped")
 
 
-def _public_front(chat: Chat, models: Models) -> Front:
+def _public_front(chat: Chat, models: Models, on_refused: OnRefused) -> Front:
     routes: Routes = {("POST", path): chat.handle for path in FORWARDED}
-    front = Front(routes)
+    front = Front(routes, on_refused)
 
     async def ready(_: web.BaseRequest) -> web.StreamResponse:
         if front.draining:
@@ -125,7 +148,14 @@ def _public_front(chat: Chat, models: Models) -> Front:
     return front
 
 
-def _admin(settings: Settings, policy: Policy) -> tuple[Listener | None, Callable[[float], None]]:
+def _bounds(settings: Settings) -> Bounds:
+    shell = settings.shell
+    return Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
+
+
+def _admin(
+    settings: Settings, policy: Policy, journal: Journal, worker: Worker | None
+) -> tuple[Listener | None, Callable[[float], None]]:
     """Return the admin listener and what counts first-byte times; neither does anything without an admin port."""
     if settings.admin_port is None:
         return None, _not_counted
@@ -134,8 +164,9 @@ def _admin(settings: Settings, policy: Policy) -> tuple[Listener | None, Callabl
     from router.metrics import FirstByteTimes  # noqa: PLC0415
 
     times = FirstByteTimes()
-    front = admin_front(policy, times, settings.shell.metrics_prefix)
-    return Listener(front, host=LOOPBACK, port=settings.admin_port, option="--admin-port"), times.observe
+    front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread, worker)
+    listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
+    return listener, times.observe
 
 
 def _random_source(seed: int) -> random.Random:
@@ -156,12 +187,11 @@ def _send_log(settings: Settings, loop: asyncio.AbstractEventLoop) -> SendLog:
 
 
 def _say_ready(app: App) -> None:
-    line: dict[str, Any] = {
-        "stamp": zoned(LoopClock(asyncio.get_running_loop()).wall()),
-        "event": "ready",
-        "url": app.public.url,
-        "admin_url": None if app.admin is None else app.admin.url,
-        "pid": os.getpid(),
-    }
+    stamp = zoned(LoopClock(asyncio.get_running_loop()).wall())
+    line = {"stamp": stamp, "event": "ready", **_whereabouts(app)}
     sys.stdout.write(msgspec.json.encode(line).decode() + "\n")
     sys.stdout.flush()
+
+
+def _whereabouts(app: App) -> dict[str, Any]:
+    return {"url": app.public.url, "admin_url": None if app.admin is None else app.admin.url, "pid": os.getpid()}

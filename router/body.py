@@ -7,14 +7,17 @@ Laws
 3. What was taken is freed as soon as it is written.
 """
 
+from collections.abc import Callable
+
 
 class BodySlot:
-    """Holds one body until it is taken."""
+    """Holds one body until it is taken; `on_written` is called once nobody holds its bytes any more."""
 
-    __slots__ = ("_body", "size")
+    __slots__ = ("_body", "_on_written", "size")
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, on_written: Callable[[], None] | None = None) -> None:
         self._body: bytes | None = body
+        self._on_written = on_written
         self.size = len(body)
 
     @property
@@ -28,6 +31,11 @@ class BodySlot:
         if body is None:
             raise RuntimeError("the body has been handed over already")
         return body
+
+    def written(self) -> None:
+        """Take in that what was taken has been written whole: nobody holds its bytes any more."""
+        if self._on_written is not None:
+            self._on_written()
 
     def __repr__(self) -> str:
         return f"<BodySlot {'full' if self.full else 'taken'}, {self.size} bytes>"

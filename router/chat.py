@@ -12,15 +12,17 @@ from typing import assert_never
 from aiohttp import web
 
 from router import headers, intake
-from router.answers import Refused, error, refusal
+from router.answers import error, refusal
 from router.body import BodySlot
 from router.core.clock import Clock
 from router.core.delivery import Cause, Delivery, Outcome
 from router.core.effects import End, Relay, Request, Send, Waiting
 from router.core.forwarding import Effect, Forwarding, Reply, forward
 from router.core.policy import Policy
-from router.core.refusal import CLIENT_LEFT, Code
+from router.core.refusal import CLIENT_LEFT, Code, retry_after
+from router.intake import Intake
 from router.journal import Journal
+from router.refused import Refused
 from router.streaming import ClientLeft, Passage, break_off
 from router.talk import Talk
 from router.upstream import Attempt, Upstream
@@ -41,7 +43,7 @@ class Chat:
         journal: Journal,
         *,
         clock: Clock,
-        body_bytes_max: int,
+        intake: Intake,
         via: str,
         on_first_byte: Callable[[float], None],
     ) -> None:
@@ -49,43 +51,53 @@ class Chat:
         self._upstream = upstream
         self._journal = journal
         self._clock = clock
-        self._body_bytes_max = body_bytes_max
+        self._intake = intake
         self._via = via
         self._on_first_byte = on_first_byte
         self._unnamed = (f"{via}-{number}" for number in count(1))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        name = request.headers.get(headers.REQUEST_ID) or f"unnamed-{next(self._unnamed)}"
-        chain = self._policy.chain_of(request.headers)
-        talk = Talk(request, chain, started_s=self._clock.monotonic(), request_id=name)
+        name = headers.plain(request.headers, headers.REQUEST_ID) or f"unnamed-{next(self._unnamed)}"
+        chain, hold = self._policy.chain_of(request.headers), self._intake.buffered.open()
+        talk = Talk(request, chain, hold, started_s=self._clock.monotonic(), request_id=name)
         if chain.ignored:
             self._journal.headers_ignored(talk)
         try:
             asked = await self._admit(talk)
+            return await self._forward(talk, asked)
         except Refused as refused:
             self._policy.tally.request_ended(refused.code, 0)
-            self._journal.refused(talk, refused.code, refused.message)
-            return error(refused.code, refused.message, chain, request_id=talk.clients_id)
-        except BaseException:
-            self._policy.tally.request_ended(CLIENT_LEFT, 0)
-            raise
-        return await self._forward(talk, asked)
+            self._journal.refused(talk, refused.code, refused.reason)
+            answer = error(refused.code, refused.message, chain, request_id=talk.clients_id)
+            if refused.code is Code.BODY_TOO_LARGE:
+                answer.force_close()  # whatever the parser makes of a length beyond all bounds
+            if refused.code is Code.ROUTER_OVERLOADED:
+                answer.headers["Retry-After"] = str(retry_after(self._policy.retry_after_s(talk.model)))
+            return answer
+        finally:
+            hold.release()
 
     async def _admit(self, talk: Talk) -> Request:
         """Read the request and check it. Raises Refused."""
         request = talk.request
-        if self._via in request.headers.get("Via", ""):
+        if any(self._via in value for value in request.headers.getall("Via", ())):
             raise Refused(
                 Code.LOOP_DETECTED, "The request has been here before: a pool's URL leads back to the router."
             )
         talk.deadline_s = intake.deadline_of(talk.chain, self._policy.config.deadline_s)
         until_s = talk.started_s + talk.deadline_s
         last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)
-        intake.check_head(request, self._body_bytes_max)
-        body = await intake.read_body(request, bytes_max=self._body_bytes_max, until_s=until_s, clock=self._clock)
+        try:
+            body = await self._intake.read(request, talk.hold, until_s=until_s)
+        except Refused:
+            raise
+        except BaseException:
+            self._policy.tally.request_ended(CLIENT_LEFT, 0)
+            self._journal.left_early(talk)
+            raise
         talk.model = intake.model_of(body)
-        talk.slot = BodySlot(body)
+        talk.slot = BodySlot(body, talk.hold.release)
         talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")
         rules = self._policy.config
         return Request(

@@ -9,11 +9,27 @@ class LoopClock:
     """Clock of one event loop. On Linux its monotonic seconds are the same in all processes of the machine."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.monotonic = loop.time
+        # uvloop counts the same time in whole milliseconds, and only once a turn of the loop (uvloop 0.23).
+        self.monotonic = time.monotonic if type(loop).__module__.startswith("uvloop") else loop.time
 
     def wall(self) -> float:
         """Seconds since the Unix epoch."""
-        return time.time()  # noqa: TID251  (this is the edge that owns it)
+        return _wall()
+
+
+class MachineClock:
+    """Clock of a process without an event loop."""
+
+    def __init__(self) -> None:
+        self.monotonic = time.monotonic
+
+    def wall(self) -> float:
+        """Seconds since the Unix epoch."""
+        return _wall()
+
+
+def _wall() -> float:
+    return time.time()  # noqa: TID251  (this is the edge that owns it)
 
 
 def zoned(wall_s: float) -> str:

@@ -6,16 +6,24 @@ from aiohttp import web
 
 from router.answers import error, json_answer
 from router.core.refusal import Code
-from router.headers import REQUEST_ID
+from router.headers import REQUEST_ID, plain
+from router.strictness import fault_of
 
+OnRefused = Callable[[Code, str], None]
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = dict[tuple[str, str], Handler]
+PATH_SHOWN_MAX = 200
+"""So much of a path that is not served is quoted in the answer."""
 
 
 class Front:
-    """One listener's table of handlers, and the requests that are in them."""
+    """One listener's table of handlers, and the requests that are in them.
 
-    def __init__(self, routes: Routes) -> None:
+    `on_refused` is told of what is refused before it gets to a handler.
+    """
+
+    def __init__(self, routes: Routes, on_refused: OnRefused) -> None:
+        self.on_refused = on_refused
         self._routes: Routes = {}
         self._methods: dict[str, list[str]] = {}
         for (method, path), handler in routes.items():
@@ -32,6 +40,9 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
+        fault = fault_of(request)
+        if fault is not None:
+            return self._malformed(fault)
         handler = self._routes.get((request.method, request.rel_url.raw_path), self._not_found)
         self.busy.add(request.protocol)
         try:
@@ -42,9 +53,16 @@ class Front:
             answer.force_close()
         return answer
 
+    def _malformed(self, fault: str) -> web.StreamResponse:
+        self.on_refused(Code.BAD_REQUEST, fault)
+        answer = error(Code.BAD_REQUEST, fault)
+        answer.force_close()
+        return answer
+
     async def _not_found(self, request: web.BaseRequest) -> web.StreamResponse:
-        asked = f"{request.method} {request.rel_url.raw_path} is not served here"
-        request_id = request.headers.get(REQUEST_ID)
+        path = request.rel_url.raw_path.encode(errors="backslashreplace").decode()  # bytes that are not UTF-8
+        asked = f"{request.method} {path[:PATH_SHOWN_MAX]} is not served here"
+        request_id = plain(request.headers, REQUEST_ID)
         methods = self._methods.get(request.rel_url.raw_path)
         if methods is None:
             return error(Code.NOT_FOUND, f"{asked}: known are {', '.join(self._methods)}.", request_id=request_id)

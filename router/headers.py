@@ -1,5 +1,6 @@
 """Which headers pass through a proxy, and how they are framed (RFC 9110, 7.6.1)."""
 
+import re
 from collections.abc import Mapping
 
 from multidict import CIMultiDict
@@ -28,6 +29,8 @@ POOL = "x-pooldrill-pool"
 ATTEMPTS = "x-pooldrill-attempts"
 DEADLINE_MS = chain.DEADLINE_MS
 
+_PLAIN = re.compile(r"[!-~]{1,256}")
+
 _NOT_TO_POOL = HOP_BY_HOP | {"content-length", "expect", "host"}
 
 
@@ -54,12 +57,21 @@ def for_client(headers: Mapping[str, str]) -> CIMultiDict[str]:
 
 
 def end_to_end(headers: Mapping[str, str], dropped: frozenset[str]) -> list[tuple[str, str]]:
-    """Return the headers without those `dropped` (in lower case) and those that Connection names."""
+    """Return the headers without those `dropped` (in lower case) and those that Connection names.
+
+    An underscore counts as a dash: some servers take `Transfer_Encoding` for the real one.
+    """
     connection = headers.get("connection")
     if connection is not None:
         named = [value for name, value in headers.items() if name.lower() == "connection"]
         dropped = dropped.union(token.strip().lower() for value in named for token in value.split(","))
-    return [(name, value) for name, value in headers.items() if name.lower() not in dropped]
+    return [(name, value) for name, value in headers.items() if name.lower().replace("_", "-") not in dropped]
+
+
+def plain(headers: Mapping[str, str], name: str) -> str | None:
+    """Return an id that can be logged and answered with as it is; None: there is none, or it is long or odd."""
+    value = headers.get(name)
+    return value if value is not None and _PLAIN.fullmatch(value) else None
 
 
 def unsendable(headers: Mapping[str, str]) -> str | None:

@@ -1,17 +1,30 @@
-"""Reading a client's request: its bounds, its body, and the one field of the body that routing needs."""
+"""Reading a client's request: its bounds, its body, and the one field of the body that routing needs.
+
+Laws
+1. What can be refused by the head alone is refused before any byte of the body is asked for: `100 Continue` is said
+   only once the size is accepted and its bytes are reserved.
+2. A body is held once: it grows in one buffer, which becomes the body without another copy.
+3. Every wait for a body has three bounds: between two pieces, for the whole body, and the request's deadline.
+"""
 
 import asyncio
+import io
 
 import msgspec
 from aiohttp import web
 
 from router import headers
-from router.answers import Refused
+from router.buffered import BufferedBytes, Hold
 from router.core.chain import ChainBudget
-from router.core.clock import Clock
 from router.core.refusal import Code
+from router.refused import Refused
+from router.settings import ShellConfig
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class BodyBroken(Exception):
+    """The framing of a body is not HTTP; nobody knows where the next request begins."""
 
 
 class _Body(msgspec.Struct):
@@ -29,18 +42,24 @@ def model_of(body: bytes) -> str:
         model = _decode(body).model
     except msgspec.ValidationError as problem:
         raise Refused(Code.BAD_REQUEST, f"The body must be a JSON object with a string `model`: {problem}.") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as problem:
-        raise Refused(Code.BAD_REQUEST, f"The body is not JSON: {problem}.") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        raise Refused(Code.BAD_REQUEST, f"The body is not JSON: {_place_of(problem)}.") from None
     if not model:
         raise Refused(Code.BAD_REQUEST, "`model` must not be empty.")
     return model
+
+
+def _place_of(problem: Exception) -> str:
+    """Say what is wrong with a body without quoting it."""
+    return f"byte {problem.start} is not UTF-8" if isinstance(problem, UnicodeDecodeError) else str(problem)
 
 
 def deadline_of(chain: ChainBudget, deadline_s: float) -> float:
     """Return the seconds this request may take: the router's deadline, or less if nobody waits as long."""
     if headers.DEADLINE_MS in chain.ignored:
         wrong = chain.ignored[headers.DEADLINE_MS]
-        raise Refused(Code.BAD_REQUEST, f"{headers.DEADLINE_MS} must be a whole number of milliseconds; {wrong}.")
+        must = f"{headers.DEADLINE_MS} must be a whole number of milliseconds"
+        raise Refused(Code.BAD_REQUEST, f"{must}; {wrong}.", reason=f"{must}.")
     return min(deadline_s, chain.within_s)
 
 
@@ -51,42 +70,62 @@ def check_head(request: web.BaseRequest, bytes_max: int) -> None:
         raise _too_large(bytes_max)
     coding = request.headers.get("Content-Encoding", "identity").lower()
     if coding != "identity":
-        raise Refused(Code.BAD_REQUEST, f"The body is encoded as {coding!r}; send it as it is.")
+        problem = "The body is encoded"
+        raise Refused(Code.BAD_REQUEST, f"{problem} as {coding[:40]!r}; send it as it is.", reason=f"{problem}.")
     unsendable = headers.unsendable(request.headers)
     if unsendable is not None:
         raise Refused(Code.BAD_REQUEST, f"The header {unsendable} is not UTF-8.")
 
 
-async def read_body(request: web.BaseRequest, *, bytes_max: int, until_s: float, clock: Clock) -> bytes:
-    """Read the whole body, at most `bytes_max` bytes, until `until_s` on the clock. Raises Refused."""
-    expected = request.headers.get("Expect")
-    if expected is not None and expected.lower() == "100-continue":
-        await request.writer.write(_CONTINUE)
-        request.writer.output_size = 0  # the answer proper has not begun
-    content = request.content
-    if content.is_eof():
-        return _within(await content.readany(), bytes_max)
-    pieces: list[bytes] = []
-    size = 0
-    started_s = clock.monotonic()
-    try:
-        async with asyncio.timeout_at(until_s):
-            while piece := await content.readany():
-                size += len(piece)
-                if size > bytes_max:
-                    raise _too_large(bytes_max)
-                pieces.append(piece)
-    except TimeoutError:
-        raise Refused(
-            Code.CLIENT_TOO_SLOW, f"The body did not arrive within the deadline of {until_s - started_s:g} s."
-        ) from None
-    return b"".join(pieces)
+class Intake:
+    """Reads bodies within the bounds of the settings; all that is held at one time is counted in `buffered`."""
 
+    def __init__(self, shell: ShellConfig) -> None:
+        self._bytes_max = shell.body_bytes_max
+        self._whole_s = shell.body_timeout_s
+        self._idle_s = shell.body_idle_timeout_s
+        self.buffered = BufferedBytes(shell.buffered_bytes_max)
 
-def _within(body: bytes, bytes_max: int) -> bytes:
-    if len(body) > bytes_max:
-        raise _too_large(bytes_max)
-    return body
+    async def read(self, request: web.BaseRequest, hold: Hold, *, until_s: float) -> bytes:
+        """Check the head, then read the whole body, until `until_s` on the loop's clock. Raises Refused."""
+        check_head(request, self._bytes_max)
+        hold.grow_to(request.content_length or 0)
+        content = request.content
+        if content.is_eof():
+            body = await content.readany()
+            self._grown(hold, len(body))
+            return body
+        if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= (1, 1):
+            await request.writer.write(_CONTINUE)
+            request.writer.output_size = 0  # the answer proper has not begun
+        try:
+            return await self._pieces(request, hold, until_s)
+        except BodyBroken:
+            raise Refused(Code.BAD_REQUEST, "The framing of the body is not HTTP/1.1.") from None
+
+    async def _pieces(self, request: web.BaseRequest, hold: Hold, until_s: float) -> bytes:
+        now, read = asyncio.get_running_loop().time, request.content.readany
+        started_s = now()
+        bounds = [(until_s, f"within the deadline of {until_s - started_s:g} s")]
+        bounds.append((started_s + self._whole_s, f"whole within {self._whole_s:g} s"))
+        buffer = io.BytesIO()
+        try:
+            async with asyncio.timeout(None) as clock:
+                while True:
+                    bound = min(*bounds, (now() + self._idle_s, f"further: nothing came for {self._idle_s:g} s"))
+                    clock.reschedule(bound[0])
+                    piece = await read()
+                    if not piece:
+                        return buffer.getvalue()
+                    self._grown(hold, buffer.tell() + len(piece))
+                    buffer.write(piece)
+        except TimeoutError:
+            raise Refused(Code.CLIENT_TOO_SLOW, f"The body did not arrive {bound[1]}.") from None
+
+    def _grown(self, hold: Hold, size: int) -> None:
+        if size > self._bytes_max:
+            raise _too_large(self._bytes_max)
+        hold.grow_to(size)
 
 
 def _too_large(bytes_max: int) -> Refused:

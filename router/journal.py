@@ -5,7 +5,7 @@ from router.core.delivery import BLAME, Delivery
 from router.core.forwarding import Effect, Reply
 from router.core.in_flight import FrontendState
 from router.core.refusal import Code
-from router.headers import OPERATION_ID
+from router.headers import OPERATION_ID, plain
 from router.log import EventLog
 from router.send_log import SendLog
 from router.talk import Talk
@@ -35,6 +35,14 @@ class Journal:
     def refused(self, talk: Talk, code: Code, reason: str) -> None:
         """Tell of a request that was answered by the router without any send."""
         self._events.write("request_refused", **_ids(talk), code=code, reason=reason)
+
+    def left_early(self, talk: Talk) -> None:
+        """Tell of a client that left before its request had come whole."""
+        self._events.write("client_left", **_ids(talk), reason="The client closed the connection during its upload.")
+
+    def unread(self, code: Code, reason: str) -> None:
+        """Tell of bytes of a client that make no request, or of a connection too many."""
+        self._events.write("request_refused", code=code, reason=reason)
 
     def headers_ignored(self, talk: Talk) -> None:
         """Tell of headers about the chain that could not be read, and why."""
@@ -71,4 +79,4 @@ class Journal:
 
 
 def _ids(talk: Talk) -> dict[str, str | None]:
-    return {"request_id": talk.request_id, "operation_id": talk.request.headers.get(OPERATION_ID)}
+    return {"request_id": talk.request_id, "operation_id": plain(talk.request.headers, OPERATION_ID)}

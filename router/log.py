@@ -1,6 +1,7 @@
 """JSON lines on stderr: one for every failed or refused send, and for the router's own events.
 
-Nothing of bodies, headers' values or credentials is logged, only ids, names, causes and times.
+Nothing of bodies, headers' values or credentials is logged, only ids, names, causes and times; of a header that should
+have been a count, and is none, its first 40 characters.
 """
 
 import logging
@@ -17,15 +18,21 @@ _encode = msgspec.json.encode
 
 
 class EventLog:
-    """Where events go, one JSON object a line: `stamp` with its zone, `event`, then the event's own fields."""
+    """Where events go, one JSON object a line: `stamp` with its zone, `event`, then the event's own fields.
 
-    def __init__(self, clock: Clock, out: IO[str] | None = None) -> None:
+    `worker` is in every line of one of several processes.
+    """
+
+    def __init__(self, clock: Clock, out: IO[str] | None = None, *, worker: int | None = None) -> None:
         self._clock = clock
+        self._worker = worker
         self._out = sys.stderr if out is None else out
 
     def write(self, event: str, **fields: Any) -> None:
         """Write one event; fields that are None are left out."""
-        line = {"stamp": zoned(self._clock.wall()), "event": event}
+        line: dict[str, Any] = {"stamp": zoned(self._clock.wall()), "event": event}
+        if self._worker is not None:
+            line["worker"] = self._worker
         line.update((name, value) for name, value in fields.items() if value is not None)
         self._out.write(_encode(line).decode() + "\n")
         self._out.flush()

@@ -7,7 +7,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from router.core.alarms import AlarmKind
 from router.core.policy import Policy
+from router.worker import Worker
 
 FIRST_BYTE_BUCKETS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
@@ -35,10 +37,17 @@ class FirstByteTimes:
 
 
 class Metrics(Collector):
-    """Shows one policy's counters; read at every scrape, so it costs requests nothing."""
+    """Shows one policy's counters; read at every scrape, so it costs requests nothing.
 
-    def __init__(self, policy: Policy, first_byte: FirstByteTimes, prefix: str) -> None:
+    What nobody measures is not shown: a 0 would say that all is well.
+    """
+
+    alarm_kinds = (AlarmKind.EVERYTHING_BENCHED,)
+    """The alarms that something in this process can raise."""
+
+    def __init__(self, policy: Policy, first_byte: FirstByteTimes, prefix: str, worker: Worker | None = None) -> None:
         self._policy = policy
+        self._worker = worker
         self._first_byte = first_byte
         self._prefix = prefix
         self._registry = CollectorRegistry()
@@ -78,6 +87,8 @@ class Metrics(Collector):
             in_flight.add_metric((pool,), load)
         yield in_flight
         yield self._cooldowns()
+        yield self._alarms()
+        yield from self._which_worker()
         if self._policy.budget is not None:
             balance = self._policy.budget.balance(self._policy.clock.monotonic())
             help_text = "What is left of the budget of failovers, in the unit of its kind."
@@ -88,6 +99,20 @@ class Metrics(Collector):
             buckets=self._first_byte.cumulative(),
             sum_value=self._first_byte.sum_s,
         )
+
+    def _alarms(self) -> GaugeMetricFamily:
+        gauge = GaugeMetricFamily(f"{self._prefix}_alarms", "Alarms that are raised now, by kind.", labels=("kind",))
+        for kind in self.alarm_kinds:
+            gauge.add_metric((kind,), self._policy.alarms.count(kind))
+        return gauge
+
+    def _which_worker(self) -> Iterator[Metric]:
+        """Tell of one of several processes which it is: nothing on this page counts what the others do."""
+        if self._worker is not None:
+            help_text = "Always 1: this page is of one worker alone; add up those of all."
+            gauge = GaugeMetricFamily(f"{self._prefix}_worker", help_text, labels=("worker", "workers"))
+            gauge.add_metric((str(self._worker.index), str(self._worker.count)), 1)
+            yield gauge
 
     def _cooldowns(self) -> GaugeMetricFamily:
         name, labels = f"{self._prefix}_cooldown", ("pool", "frontend")

@@ -43,7 +43,7 @@ class Models:
         lists = await self._lists(pools, passed)
         if pools and not any(entries is not None for entries in lists):
             message = f"No pool has told its models within {self._timeout_s:g} s."
-            return error(Code.POOL_UNREACHABLE, message, request_id=request.headers.get(headers.REQUEST_ID))
+            return error(Code.POOL_UNREACHABLE, message, request_id=headers.plain(request.headers, headers.REQUEST_ID))
         by_id: dict[str, dict[str, Any]] = {}
         for entries in lists:
             for entry in entries or ():

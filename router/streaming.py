@@ -52,6 +52,11 @@ class PassedOn(web.StreamResponse):
         self._keep_alive = keep_alive
         self.framed = framed
 
+    @property
+    def prepared(self) -> bool:
+        """Tell that nothing can be changed any more."""
+        return True
+
     async def prepare(self, request: web.BaseRequest) -> None:
         """Do nothing."""
 
@@ -94,6 +99,7 @@ class Passage:
         if self._transport.is_closing():
             raise ClientLeft("the client closed the connection")
         held = connection.pass_to(self)
+        self._request.writer.output_size += 1  # by this aiohttp's server is told that an answer has begun
         self._transport.write(self._head(own, defaults) + self._noted(held, last=connection.whole))
         while not (connection.whole or connection.closed):
             if self._transport.is_closing():

@@ -5,6 +5,7 @@ from multidict import CIMultiDict
 
 from router import headers
 from router.body import BodySlot
+from router.buffered import Hold
 from router.core.chain import ChainBudget
 from router.streaming import PassedOn
 from router.upstream import Attempt
@@ -21,6 +22,7 @@ class Talk:
         "chain",
         "deadline_s",
         "headers",
+        "hold",
         "model",
         "out",
         "request",
@@ -29,10 +31,14 @@ class Talk:
         "started_s",
     )
 
-    def __init__(self, request: web.BaseRequest, chain: ChainBudget, *, started_s: float, request_id: str) -> None:
+    def __init__(
+        self, request: web.BaseRequest, chain: ChainBudget, hold: Hold, *, started_s: float, request_id: str
+    ) -> None:
         self.request = request
         self.chain = chain
         """What the layers above have left."""
+        self.hold = hold
+        """What its body has of the router's memory."""
         self.request_id = request_id
         self.started_s = started_s
         self.deadline_s = 0.0
@@ -46,8 +52,8 @@ class Talk:
 
     @property
     def clients_id(self) -> str | None:
-        """The x-request-id as the client gave it."""
-        return self.request.headers.get(headers.REQUEST_ID)
+        """The x-request-id as the client gave it, if it can be given back."""
+        return headers.plain(self.request.headers, headers.REQUEST_ID)
 
     @property
     def target(self) -> str:

@@ -110,15 +110,18 @@ class ScenarioFile(pytest.File):
         self.runs = runs
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
-        """Yield both modes and the agreement, or the one item that fails because the file cannot be read."""
+        """Yield both modes and the agreement (of what is only modelled, the model), or one item that fails to load."""
         try:
             scenario = load(self.path)
         except LoadError as error:
             yield Unreadable.from_parent(self, name="load", error=error)
             return
-        for mode in MODES:
+        for mode in MODES[1:] if scenario.model_only else MODES:
             yield Part.from_parent(self, name=mode, scenario=scenario, modes=(mode,), checks=checks_for(scenario))
-        yield Part.from_parent(self, name="agreement", scenario=scenario, modes=MODES, checks=agreement_for(scenario))
+        if not scenario.model_only:
+            yield Part.from_parent(
+                self, name="agreement", scenario=scenario, modes=MODES, checks=agreement_for(scenario)
+            )
 
 
 class Part(pytest.Collector):

@@ -9,7 +9,8 @@ import itertools
 from collections.abc import Iterator
 
 from scenarios.plan import Planned, first_connect_max_s, plan
-from scenarios.rules import Problem, during, enough, nominal_end_s
+from scenarios.problem import Problem
+from scenarios.rules import during, enough, nominal_end_s
 from scenarios.spec import EXACT_MARGIN_S, Fault, Pool, Scenario
 
 EXACT_SPACING_S = 0.05

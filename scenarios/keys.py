@@ -85,7 +85,10 @@ def _words(kind: inspect.Type) -> str:
         case inspect.TupleType():
             words = "[low, high]"
         case inspect.VarTupleType(min_length=least, max_length=most):
+            item = _bare(kind.item_type)
             words = f"a list of tables, {least or 0} to {most} of them"
+            if not isinstance(item, inspect.StructType):
+                words = f"a list, each {_words(item)}"
         case inspect.StructType() | inspect.DictType():
             words = "a table"
     return words

@@ -14,8 +14,11 @@ import msgspec
 
 from scenarios import exactness, rules
 from scenarios.keys import culprit, nearest, takes, unknown_keys
-from scenarios.rules import Problem
-from scenarios.spec import Range, Scenario
+from scenarios.presets import filled
+from scenarios.problem import Problem
+from scenarios.spec import Load, Range, Scenario, Span
+from scenarios.world import replay
+from scenarios.world.replay import Arrival, ReplayError
 
 CATALOG = Path(__file__).parent / "catalog"
 SCENARIO_BYTES_MAX = 64 * 1024
@@ -23,7 +26,6 @@ SCENARIO_BYTES_MAX = 64 * 1024
 
 _EXAMPLES = {
     "expect": 'say what clients must see, and how often: expect.answers = { "200" = 10 }, above the first [table]',
-    "expect.answers": 'say what clients must see, and how often: answers = { "200" = 10, "break" = [0, 3] }',
 }
 """What to write where a table is missing and the word for it would not help."""
 
@@ -68,25 +70,29 @@ def find(name_or_path: str | Path) -> Path:
 
 
 def _read(path: Path) -> str:
-    content = _content(path)
-    if len(content) > SCENARIO_BYTES_MAX:
-        what = f"is larger than {SCENARIO_BYTES_MAX // 1024} KiB"
-        raise LoadError(path, "", what, "a scenario is a page of TOML; check that this is one")
+    return _text(path, SCENARIO_BYTES_MAX, "a scenario", "a scenario is a page of TOML; check that this is one")
+
+
+def _text(path: Path, bytes_max: int, what: str, remedy: str) -> str:
+    """Return the text of a file of at most so many bytes. Raises LoadError."""
+    content = _content(path, bytes_max, what)
+    if len(content) > bytes_max:
+        raise LoadError(path, "", f"is larger than {bytes_max // 1024} KiB", remedy)
     try:
         return content.decode()
     except UnicodeDecodeError as error:
         raise LoadError(path, "", f"is not UTF-8 at byte {error.start}", "save it as UTF-8") from None
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Path, bytes_max: int, what: str) -> bytes:
     """Return what a file holds, or a byte more than is allowed."""
-    remedy = "name a .toml file that can be read"
+    remedy = f"name {'a .toml file' if what == 'a scenario' else what} that can be read"
     try:
         # A pipe would block, and a device might never end.
         irregular = path.exists() and not path.is_file()
         if not irregular:
             with path.open("rb") as file:
-                return file.read(SCENARIO_BYTES_MAX + 1)
+                return file.read(bytes_max + 1)
     except OSError as error:
         raise LoadError(path, "", (error.strerror or str(error)).lower(), remedy) from None
     except ValueError as error:  # a NUL in the path
@@ -102,7 +108,7 @@ def parse(text: str, path: Path) -> Scenario:
         raise LoadError(path, "", f"is not TOML: {error}", "mend the syntax there") from None
     for key, remedy in unknown_keys(data):
         raise LoadError(path, key, "unknown key", remedy)
-    scenario = _convert(data, path)
+    scenario = _with_traces(_convert(_with_presets(data), path), path)
     for problem in problems(scenario):
         raise LoadError(path, problem.key, problem.what, problem.remedy)
     return scenario
@@ -113,13 +119,45 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     return itertools.chain(rules.problems(scenario), exactness.problems(scenario) if scenario.exact else ())
 
 
+def _with_presets(data: dict[str, Any]) -> dict[str, Any]:
+    """Fill in what layers take from their presets; a preset that is not known is left to the rules."""
+    layers = data.get("layers")
+    if not isinstance(layers, list):
+        return data
+    return {**data, "layers": [filled(layer) if isinstance(layer, dict) else layer for layer in layers]}
+
+
+def _with_traces(scenario: Scenario, path: Path) -> Scenario:
+    """Fill in the arrivals of every replay from the file beside the scenario. Raises LoadError."""
+    loads = []
+    for index, load in enumerate(scenario.load):
+        if load.replayed:
+            remedy = 'arrivals = "replay", and file = "TRACE.csv" beside the scenario'
+            raise LoadError(path, f"load[{index}].replayed", "is read from a file", remedy)
+        if load.arrivals == "replay" and load.file:
+            load = msgspec.structs.replace(load, replayed=_trace(load, path.parent))  # noqa: PLW2901 - the same load
+        loads.append(load)
+    return msgspec.structs.replace(scenario, load=tuple(loads))
+
+
+def _trace(load: Load, folder: Path) -> tuple[Arrival, ...]:
+    path = folder / load.file
+    try:
+        entries = replay.parse(_text(path, replay.BYTES_MAX, "a trace", "cut it"))
+    except ReplayError as error:
+        raise LoadError(f"{path}:{error.line}" if error.line else path, "", error.what, error.remedy) from None
+    found = replay.stretched(entries, rate_rps=load.rate_rps, start_s=load.start_s, end_s=load.end_s)
+    return tuple(found)
+
+
 def _convert(data: dict[str, Any], path: Path) -> Scenario:
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
         key, what = _located(str(error))
         if "[...]" in key:
-            key = key.replace("[...]", "." + culprit(data, key.split("[...]")[0], int | Range))
+            table = key.split("[...]")[0]
+            key = key.replace("[...]", "." + culprit(data, table, Span if table == "expect.measures" else int | Range))
         remedy = _EXAMPLES.get(key, f"give {takes(key) or 'what the schema says'}")
         raise LoadError(path, key, what, remedy) from None
 

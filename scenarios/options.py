@@ -45,6 +45,14 @@ def chosen(arguments: argparse.Namespace) -> Scenario:
     return scenario
 
 
+def must_be_real(scenario: Scenario) -> None:
+    """Refuse a scenario of which there is no real run. Raises UsageError with the reason that it gives itself."""
+    if scenario.model_only:
+        raise UsageError(
+            f"{scenario.name} is only modelled: {scenario.model_only}; remedy: pooldrill simulate {scenario.name}"
+        )
+
+
 def _seed(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and int(text) <= _SEED_MAX):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2^63 - 1")

@@ -3,15 +3,16 @@
 from typing import NamedTuple
 
 from scenarios.spec import Router, Scenario
-from scenarios.world.arrivals import arrivals
+from scenarios.world.arrivals import Ask, arrivals, asks
 
 
 class Planned(NamedTuple):
-    """One operation that will be made: the place of its load entry, and its intended start in seconds."""
+    """One operation that will be made: its load entry, its intended start in seconds, what it asks."""
 
     load: int
     turn: int
     t_s: float
+    ask: Ask = Ask()
 
     @property
     def operation_id(self) -> str:
@@ -23,9 +24,9 @@ def plan(scenario: Scenario, seed: int | None = None) -> list[Planned]:
     """Return every operation of a scenario in the order of arrival; `seed` in place of the scenario's own."""
     chosen = scenario.seed if seed is None else seed
     found = [
-        Planned(index, turn, t_s)
+        Planned(index, turn, t_s, ask)
         for index, load in enumerate(scenario.load)
-        for turn, t_s in enumerate(arrivals(load, chosen, index))
+        for turn, (t_s, ask) in enumerate(zip(arrivals(load, chosen, index), asks(load, chosen, index), strict=False))
     ]
     return sorted(found, key=lambda planned: planned.t_s)
 

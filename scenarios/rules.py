@@ -5,40 +5,36 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from router.core.refusal import STATUS, Code
+from scenarios import chain_rules
 from scenarios.keys import nearest
 from scenarios.plan import Planned, first_connect_max_s, plan
+from scenarios.problem import Problem
 from scenarios.spec import Fault, Load, Pool, Scenario
 
 OPERATIONS_MAX = 20_000
 """Operations of one scenario; a real run of more would be a load test."""
+MODELLED_OPERATIONS_MAX = 500_000
+"""Operations of a scenario that is only modelled; a record of more would not fit into memory."""
 
 WORDS = ("break", "reset", "error_frame", "eof_no_done", "client_left", "refused", "timeout")
 """Answers that are not a status: how a client's request can end otherwise (record.Request.answer)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One reason why a scenario cannot be run or judged."""
-
-    key: str
-    what: str
-    remedy: str
-
-
 def problems(scenario: Scenario) -> Iterator[Problem]:
     """Yield every broken rule. The later rules make sense only while the earlier ones hold."""
     simple = [*_texts(scenario), *_pools(scenario), *_load(scenario), *_faults(scenario), *_answers(scenario)]
+    simple += chain_rules.problems(scenario)
     if simple:
         yield from simple
         return
     planned = plan(scenario)
     yield from _arrivals(scenario, planned)
     yield from _met(scenario, planned)
-    yield from _room(scenario, planned)
-    yield from _total(scenario, planned)
+    if not scenario.layers:  # what waits in queues, or is sent again by any layer, no sum of its own times can tell
+        yield from _room(scenario, planned)
+        yield from _total(scenario, planned)
 
 
 def serves(scenario: Scenario, load: Load) -> list[Pool]:
@@ -78,8 +74,9 @@ def _load(scenario: Scenario) -> Iterator[Problem]:
             models = ", ".join(sorted({pool.model for pool in scenario.pools}))
             yield Problem(f"{key}.model", f"no pool serves {load.model!r}", f"one of {models}")
     operations = sum(load.rate_rps * max(0.0, load.end_s - load.start_s) for load in scenario.load)
-    if operations > OPERATIONS_MAX:
-        yield Problem("load", f"makes about {operations:.0f} operations, more than {OPERATIONS_MAX}", "lower rate_rps")
+    most = MODELLED_OPERATIONS_MAX if scenario.model_only else OPERATIONS_MAX
+    if operations > most:
+        yield Problem("load", f"makes about {operations:.0f} operations, more than {most}", "lower rate_rps")
 
 
 def _faults(scenario: Scenario) -> Iterator[Problem]:
@@ -125,7 +122,7 @@ def _answers(scenario: Scenario) -> Iterator[Problem]:
     ranges = {f"expect.answers.{name}": count for name, count in scenario.expect.answers.items()}
     for name in scenario.expect.answers:
         yield from _answer(name)
-    if not scenario.expect.answers:
+    if not (scenario.expect.answers or scenario.layers):
         yield Problem("expect.answers", "is empty", 'say what must come out, such as "200" = 10')
     named = {"expect.failovers": scenario.expect.failovers, "expect.sdk_resends": scenario.expect.sdk_resends}
     for key, count in {**ranges, **named}.items():

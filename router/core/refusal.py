@@ -35,6 +35,8 @@ class Code(StrEnum):
     BODY_TOO_LARGE = "body_too_large"
     CLIENT_TOO_SLOW = "client_too_slow"
     LOOP_DETECTED = "loop_detected"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    INTERNAL_ERROR = "internal_error"  # a defect of the router's own
     NOT_FOUND = "not_found"  # a path the router does not serve
     METHOD_NOT_ALLOWED = "method_not_allowed"  # a path it serves, but not so
 
@@ -55,6 +57,8 @@ STATUS: dict[Code, int] = {
     Code.BODY_TOO_LARGE: 413,
     Code.CLIENT_TOO_SLOW: 408,
     Code.LOOP_DETECTED: 508,
+    Code.HEADERS_TOO_LARGE: 431,
+    Code.INTERNAL_ERROR: 500,
     Code.NOT_FOUND: 404,
     Code.METHOD_NOT_ALLOWED: 405,
 }

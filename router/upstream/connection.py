@@ -1,12 +1,12 @@
 """One connection to a frontend: a request out, its answer in, one at a time.
 
 Laws
-1. Every byte that came before a loss is passed on before the loss is told. So nothing is read while nobody takes it: the
-   rest, the loss included, waits in the kernel.
+1. Every byte that came before a loss is passed on before the loss is told. So nothing is read while nobody takes it:
+   the rest, the loss included, waits in the kernel.
 2. What comes while no request is under way is an answer to nothing, and ends the connection.
 3. Pieces of an answer go from the socket to their taker in one call, without a task in between, and none is kept.
-4. One timer a connection. It is set when a bound comes closer, never for a piece: a piece leaves its time, and the timer
-   looks when it fires.
+4. One timer a connection. It is set when a bound comes closer, never for a piece: a piece leaves its time, and the
+   timer looks when it fires.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import select
 from collections.abc import Callable
 from typing import Protocol
 
+from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.bounds import Bounds, Phase
 from router.upstream.faults import Late, Lost, NotHttp
@@ -37,9 +38,9 @@ class Connection(asyncio.Protocol):
     """A connection to `origin`; `on_end` is told when it has ended."""
 
     __slots__ = (
-        "_bounds", "_held_bytes", "_loop", "_on_end", "_phase", "_poll", "_reader", "_rest", "_since_s", "_taker",
-        "_timer", "_unsent_bytes", "_waiter", "_writing_paused", "closed", "failure", "idle_until_s", "origin",
-        "stopped", "transport", "used",
+        "_bounds", "_held_bytes", "_loop", "_on_end", "_on_written", "_phase", "_poll", "_reader", "_rest",
+        "_since_s", "_taker", "_timer", "_unsent_bytes", "_waiter", "_writing_paused", "closed", "failure",
+        "idle_until_s", "origin", "stopped", "transport", "used",
     )  # fmt: skip
 
     def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, on_end: "Callable[[Connection], None]") -> None:
@@ -61,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._taker: Taker | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._on_written: Callable[[], None] | None = None
         self._rest: memoryview | None = None
         self._unsent_bytes = 0
         self._writing_paused = False
@@ -71,12 +73,13 @@ class Connection(asyncio.Protocol):
 
     # ---- one request after the other
 
-    def hand_over(self, head: bytes, body: bytes, bounds: Bounds) -> None:
-        """Write a request; its answer is waited for with `answered`."""
+    def hand_over(self, head: bytes, body: bytes, bounds: Bounds, on_written: Callable[[], None] | None = None) -> None:
+        """Write a request; `on_written` is called once it has gone. Its answer is waited for with `answered`."""
         transport = self.transport
         assert transport is not None, "a request goes out on a connection that stands"
         self.used = True
         self._bounds = bounds
+        self._on_written = on_written
         self._reader.begin()
         self._phase, self._since_s = Phase.UPLOAD, self._loop.time()
         if len(body) <= PIECE_BYTES:
@@ -211,7 +214,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """Take note of the end; an answer that only the connection ends may be whole."""
         head = self._reader.head
-        ends_the_answer = head is not None and not head.framed and error is None
+        ends_the_answer = head is not None and not head.framed and error is None and self._was_told_goodbye()
         if self._phase is not Phase.IDLE and not self._reader.whole and not ends_the_answer and self.failure is None:
             self.failure = Lost("the pool closed the connection") if error is None else error
         self.transport = self._poll = None
@@ -232,6 +235,10 @@ class Connection(asyncio.Protocol):
 
     # ---- inside
 
+    def _was_told_goodbye(self) -> bool:
+        """Tell whether an end of the connection is the other side's; over TLS anybody in between could make one."""
+        return self.transport is not None and said_goodbye(self.transport)
+
     def _close(self) -> None:
         self.closed = True
         self._rest = None
@@ -246,7 +253,12 @@ class Connection(asyncio.Protocol):
             piece, rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
             self._rest = rest if len(rest) else None
             transport.write(piece)
-        if self._rest is None and not self._writing_paused and self._phase is Phase.UPLOAD:
+        if self._rest is not None or self._writing_paused:
+            return
+        if self._on_written is not None:
+            told, self._on_written = self._on_written, None
+            told()
+        if self._phase is Phase.UPLOAD:
             self._phase, self._since_s = Phase.HEAD, self._loop.time()
             self._watch()
 

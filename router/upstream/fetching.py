@@ -25,7 +25,7 @@ class _Collected:
         self.pieces: list[bytes] = []
         self._left_bytes = bytes_max
 
-    def take(self, data: bytes, *, last: bool) -> bool:
+    def take(self, data: bytes, *, last: bool) -> bool:  # noqa: ARG002  (a Taker's signature)
         """Keep a piece; True: it is too much."""
         self.pieces.append(data)
         self._left_bytes -= len(data)

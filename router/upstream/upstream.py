@@ -14,11 +14,11 @@ from router.core.clock import Clock
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Outcome
 from router.core.topology import Frontend
+from router.dialing import Dialer
 from router.upstream.attempt import Attempt
 from router.upstream.bounds import Bounds, Limits
 from router.upstream.causes import cause_of, text_of
 from router.upstream.connection import Connection
-from router.upstream.dialling import TlsOf, dial
 from router.upstream.faults import Lost
 from router.upstream.fetching import Fetched, fetch
 from router.upstream.kept import Kept
@@ -28,11 +28,11 @@ from router.upstream.origin import Origin, origin_of, request_head
 class Upstream:
     """The pools' side of the router: all connections to frontends. Made inside a running event loop; close it."""
 
-    def __init__(self, clock: Clock, config: RouterConfig, *, reuse_idle_s: float, tls_of: TlsOf) -> None:
+    def __init__(self, clock: Clock, config: RouterConfig, *, reuse_idle_s: float, dialer: Dialer) -> None:
         self._clock = clock
         self._limits = Limits(config)
         self._reuse_idle_s = reuse_idle_s
-        self._tls_of = tls_of
+        self._dialer = dialer
         self._loop = asyncio.get_running_loop()
         self._kept = Kept()
         self._open: set[Connection] = set()
@@ -55,7 +55,7 @@ class Upstream:
             return attempt.failed(Cause.LOST, "the pool closed the connection before it had the request")
         body = slot.take()
         send.lease.handed_over()
-        connection.hand_over(head, body, Bounds.of_send(self._limits, send, self._clock.monotonic()))
+        connection.hand_over(head, body, Bounds.of_send(self._limits, send, self._clock.monotonic()), slot.written)
         del body
         answer = await connection.answered()
         if answer is not None:
@@ -104,8 +104,7 @@ class Upstream:
     async def _connect(self, frontend: Frontend, origin: Origin, until_s: float) -> Connection:
         """Open a connection by `until_s`. Raises OSError, TimeoutError among them."""
         async with asyncio.timeout_at(until_s):
-            connection = await dial(lambda: Connection(self._loop, origin, self._ended), origin, self._tls_of(frontend))
-        assert isinstance(connection, Connection)
+            _, connection = await self._dialer.dial(lambda: Connection(self._loop, origin, self._ended), frontend)
         self._open.add(connection)
         return connection
 

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Awaitable, Callable
 
@@ -50,9 +51,13 @@ class RawPool:
     unless `keep` is set.
     """
 
-    def __init__(self, behave: Behaviour, *, keep: bool = False) -> None:
+    def __init__(
+        self, behave: Behaviour, *, keep: bool = False, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> None:
         self.behave = behave
         self.keep = keep
+        self.host = host
+        self.tls = tls
         self.bodies: list[bytes] = []
         self.heads: list[bytes] = []
         self.connections = 0
@@ -61,8 +66,9 @@ class RawPool:
 
     @property
     def url(self) -> str:
-        host, port = self._server.sockets[0].getsockname()
-        return f"http://{host}:{port}"
+        host, port = self._server.sockets[0].getsockname()[:2]
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def header(self, name: str, request: int = -1) -> list[str]:
         """Values of a header of one request, in the order in which they came."""
@@ -71,7 +77,7 @@ class RawPool:
         return [value.strip() for key, _, value in pairs if key.lower() == name]
 
     async def __aenter__(self) -> "RawPool":
-        self._server = await asyncio.start_server(self._connection, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connection, self.host, 0, ssl=self.tls)
         return self
 
     async def __aexit__(self, *_: object) -> None:

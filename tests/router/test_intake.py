@@ -212,8 +212,8 @@ async def test_malformed_framing_is_400_and_closes(head: bytes, tmp_path: Path) 
         assert answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.0 400 "))
         assert pool.connections == 0
     (line,) = router.events
-    assert line["event"] == "malformed_request"
-    assert set(line) == {"stamp", "event", "error"}
+    assert (line["event"], line["code"]) == ("request_refused", "bad_request")
+    assert set(line) == {"stamp", "event", "code", "reason"}
 
 
 async def raw(router: Live, request: bytes) -> bytes:

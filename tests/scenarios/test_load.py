@@ -109,7 +109,7 @@ def test_written_as_inline_tables_a_scenario_is_the_same() -> None:
         ),
         (
             drop("expect", "answers"),
-            "expect.answers: is missing; remedy: say what clients must see, and how often: answers = {",
+            'expect.answers: is empty; remedy: say what must come out, such as "200" = 10',
         ),
         (set_("load", 0, "rate_rps", to="ten"), "load[0].rate_rps: expected float, got str; remedy: give a number > 0"),
         (set_("load", 0, "stream", to=1), "load[0].stream: expected bool, got int; remedy: give true or false"),

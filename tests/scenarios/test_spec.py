@@ -52,7 +52,10 @@ def test_every_scenario_names_the_schema_for_editors() -> None:
 
 def test_the_schema_forbids_what_the_loader_forbids() -> None:
     parts = scenario_schema()["$defs"]
-    assert set(parts) == {"Scenario", "Pool", "Service", "Load", "Fault", "Router", "Selection", "Expect"}
+    assert set(parts) == {
+        *("Scenario", "Pool", "Service", "Load", "Fault", "Router", "Selection", "Expect"),
+        *("Layer", "Backoff", "Semantics", "Slo"),
+    }
     assert all(part["additionalProperties"] is False for part in parts.values() if "enum" not in part)
     assert parts["Scenario"]["required"] == ["name", "title", "seed", "duration_s", "pools", "load", "expect"]
 

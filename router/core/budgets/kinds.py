@@ -53,6 +53,12 @@ def check_budget(description: str) -> None:
     _read(description)
 
 
+def knobs_of(description: str) -> Any:
+    """Return the knobs that are described, of the kind's own type; None for `none`. Raises BudgetError in one line."""
+    found = _read(description)
+    return None if found is None else found[1]
+
+
 def _read(description: str) -> tuple[_Kind, Any] | None:
     name, _, listed = description.partition(":")
     if name == NONE and not listed:
