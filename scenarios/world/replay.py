@@ -67,7 +67,8 @@ def stretched(arrivals: Sequence[Arrival], *, rate_rps: float, start_s: float, e
 
 
 def _names(line: str) -> bool:
-    return line.lstrip().lstrip('"\ufeff')[:1].isalpha()
+    word = line.split(",", maxsplit=1)[0].strip().lstrip('"\ufeff')
+    return word[:1].isalpha() and word.lower() not in ("nan", "inf", "infinity")
 
 
 def _arrival(number: int, line: str) -> Arrival:
