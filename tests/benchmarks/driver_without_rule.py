@@ -10,27 +10,38 @@ import sys
 from aiohttp import web
 
 from router import headers, intake
-from router.connection import Bounds
+from router.clock import LoopClock
+from router.connection import Bounds as ClientBounds
 from router.core.chain import ChainBudget, WhenUnknown
+from router.core.config import RouterConfig
 from router.core.delivery import Delivery
+from router.core.topology import Frontend
+from router.dialing import Dialer
 from router.front import Front
 from router.intake import Intake
 from router.listener import Listener
 from router.settings import ShellConfig
-from router.streaming import Passage, PassedOn
-from router.upstream import address, open_session
+from router.streaming import Passage
+from router.tls import TlsTable
+from router.upstream import Upstream
+from router.upstream.bounds import NEVER, Bounds, Limits
+from router.upstream.origin import origin_of, request_head
 
-IDLE_S = 300.0
 VIA = "1.1 bench"
 
 
 class DriverWithoutRule:
-    """Forwards every request to one pool."""
+    """Forwards every request to one pool. Made inside a running event loop."""
 
     def __init__(self, pool: str, shell: ShellConfig) -> None:
-        self._pool = pool
+        self._frontend = Frontend("a", "a-0", pool)
+        self._origin = origin_of(pool)
         self._intake = Intake(shell)
-        self._session = open_session(shell.reuse_idle_s)
+        self._clock = LoopClock(asyncio.get_running_loop())
+        self._rules = RouterConfig()
+        self._limits = Limits(self._rules)
+        dialer = Dialer(TlsTable({}))
+        self._upstream = Upstream(self._clock, self._rules, reuse_idle_s=shell.reuse_idle_s, dialer=dialer)
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
@@ -42,20 +53,20 @@ class DriverWithoutRule:
             hold.release()
         intake.model_of(body)
         passed = headers.for_pool(request.headers, body_bytes=len(body), via=VIA)
-        target = address(self._pool, request.rel_url.raw_path_qs)
-        response = await self._session.post(target, data=body, headers=passed, allow_redirects=False)
-        out = PassedOn(status=response.status, reason=response.reason, headers=headers.for_client(response.headers))
-        own = out.headers
-        own[headers.DELIVERY] = Delivery.ANSWERED
-        own[headers.POOL] = "a"
-        own[headers.ATTEMPTS] = "1"
-        own.update(chain.headers_out(Delivery.ANSWERED, sends=1, failed=False))
-        request_id = headers.plain(request.headers, headers.REQUEST_ID)
-        if request_id is not None:
-            own.setdefault(headers.REQUEST_ID, request_id)
-        await Passage(request, response, IDLE_S).run(out)
-        response.close()
-        return out
+        head = request_head("POST", self._origin, request.rel_url.raw_path_qs, passed.items())
+        connection = await self._upstream.connection_to(self._frontend, NEVER)
+        try:
+            connection.hand_over(head, body, Bounds(self._limits, self._clock.monotonic(), until_s=NEVER))
+            answer = await connection.answered()
+            assert answer is not None, connection.failure
+            passage = Passage(request, connection, answer, self._rules.idle_timeout_s)
+            own = {headers.DELIVERY: str(Delivery.ANSWERED), headers.POOL: "a", headers.ATTEMPTS: "1"}
+            own.update(chain.headers_out(Delivery.ANSWERED, sends=1, failed=False))
+            request_id = headers.plain(request.headers, headers.REQUEST_ID)
+            await passage.run(own, {} if request_id is None else {headers.REQUEST_ID: request_id})
+            return passage.out
+        finally:
+            self._upstream.release(connection)
 
 
 async def main(pool_port: int) -> None:
@@ -63,7 +74,7 @@ async def main(pool_port: int) -> None:
     shell = ShellConfig()
     driver = DriverWithoutRule(f"http://127.0.0.1:{pool_port}", shell)
     front = Front({("POST", "/v1/chat/completions"): driver.handle}, lambda _code, _reason: None)
-    bounds = Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
+    bounds = ClientBounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
     listener = Listener(front, bounds, host="127.0.0.1", port=0, option="")
     await listener.open()
     sys.stdout.write(listener.url.rpartition(":")[2] + "\n")
