@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from scenarios.spec import Scenario
 
@@ -58,6 +58,8 @@ class Operation(_Row, frozen=True, kw_only=True, tag="operation"):
     session: str | None = None
     error: str = ""
     """Name of the exception that the user's program saw; empty if it saw none."""
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Attempts that each layer made for it, by the layer's name; empty where no layers are told apart."""
 
 
 class Request(_Row, frozen=True, kw_only=True, tag="request"):
@@ -216,6 +218,8 @@ class Record:
         self.probes = tuple(r for r in self.rows if isinstance(r, Probe))
         self.samples = tuple(r for r in self.rows if isinstance(r, Sample))
         self.metrics = tuple(r for r in self.rows if isinstance(r, Metric))
+        self.control: Record | None = None
+        """The same run without its faults, where its runner made one; it is not written with the record."""
 
     @property
     def scenario(self) -> Scenario:
