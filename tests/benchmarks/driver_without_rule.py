@@ -12,6 +12,7 @@ from aiohttp import web
 from router import headers, intake
 from router.clock import LoopClock
 from router.connection import Bounds as ClientBounds
+from router.core.bounds import NEVER, Bounds, Limits
 from router.core.chain import ChainBudget, WhenUnknown
 from router.core.config import RouterConfig
 from router.core.delivery import Delivery
@@ -24,7 +25,6 @@ from router.settings import ShellConfig
 from router.streaming import Passage
 from router.tls import TlsTable
 from router.upstream import Upstream
-from router.upstream.bounds import NEVER, Bounds, Limits
 from router.upstream.origin import origin_of, request_head
 
 VIA = "1.1 bench"
