@@ -40,6 +40,7 @@ class Bounds:
     """What a listener allows its clients."""
 
     head_timeout_s: float
+    keep_alive_s: float
     connections_max: int
 
 

@@ -65,7 +65,9 @@ class Front:
         request_id = plain(request.headers, REQUEST_ID)
         methods = self._methods.get(request.rel_url.raw_path)
         if methods is None:
+            self.on_refused(Code.NOT_FOUND, "No such path is served here.")
             return error(Code.NOT_FOUND, f"{asked}: known are {', '.join(self._methods)}.", request_id=request_id)
+        self.on_refused(Code.METHOD_NOT_ALLOWED, f"{request.rel_url.raw_path} does not take this method.")
         answer = error(Code.METHOD_NOT_ALLOWED, f"{asked}: it takes {' and '.join(methods)}.", request_id=request_id)
         answer.headers["Allow"] = ", ".join(methods)
         return answer
