@@ -61,6 +61,11 @@ class Listener:
         host, port = self._sockets.sockets[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    @property
+    def connections(self) -> int:
+        """Connections of clients that are open."""
+        return 0 if self._server is None else len(self._server.connections)
+
     async def open(self) -> None:
         """Begin to listen. Raises CannotStart."""
         self._server = Server(
