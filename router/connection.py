@@ -43,8 +43,8 @@ class Bounds:
     """What a listener allows its clients."""
 
     head_timeout_s: float
-    keep_alive_s: float
     connections_max: int
+    keep_alive_s: float = 75.0
 
 
 class Server(web.Server):
