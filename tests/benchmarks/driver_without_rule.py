@@ -77,11 +77,9 @@ class DriverWithoutRule(Chat):
     async def _pass_through(self, talk: Talk, body: bytes) -> web.StreamResponse:
         attempt = Attempt(self._always, self._clock)
         talk.attempts.append(attempt)
-        upstream, origin = self._upstream, self._origin
-        head = request_head("POST", origin, talk.target, talk.headers.items())
-        connection = upstream._kept.take(origin)
-        if connection is None:
-            connection = await upstream._connect(self._frontend, NEVER)
+        upstream = self._upstream
+        head = request_head("POST", self._origin, talk.target, talk.headers.items())
+        connection = await upstream.connection_to(self._frontend, NEVER)
         attempt.connected(connection, upstream.release)
         connection.hand_over(head, body, self._unbounded, talk.hold.release)
         answer = await connection.answered()
