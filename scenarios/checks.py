@@ -48,7 +48,9 @@ _OF_A_ROUTER = frozenset(
 )
 """Laws of this project's router: other gateways, which a layer can stand for, break them by design."""
 
-_OF_CLIENTS = frozenset(("one_answer_each", "no_false_end", "claims_match_sends", "bytes_unaltered"))
+_OF_CLIENTS = frozenset(
+    ("one_answer_each", "no_false_end", "claims_match_sends", "bytes_unaltered", "every_byte_before_break")
+)
 """Checks of bytes, headers and the ends that stock clients see, none of which the queue-level model has."""
 
 _ASKED_FOR: dict[str, Callable[[Scenario], bool]] = {
@@ -77,7 +79,9 @@ def _beyond_the_model(scenario: Scenario) -> frozenset[str]:
     """Name the checks that cannot be asked of a scenario with layers."""
     if not scenario.layers:
         return frozenset()
-    return _OF_CLIENTS if scenario.layers[-1].kind == "pooldrill" else _OF_CLIENTS | _OF_A_ROUTER
+    out = _OF_CLIENTS if scenario.layers[-1].kind == "pooldrill" else _OF_CLIENTS | _OF_A_ROUTER
+    # A horizon stops the model in the midst of its work.
+    return out if scenario.horizon_s is None else out | {"in_flight_zero"}
 
 
 def judge(record: Record) -> dict[str, Verdict]:

@@ -3,15 +3,16 @@
 A send that meets no fault costs one call of `offer`; everything that is unusual goes through `_met_trouble`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import inf, isnan, nan
 from typing import Final
 
 from scenarios.spec import Pool
-from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job
+from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
-from simulator.chain.calls import Attempt
+from simulator.chain.calls import CLOSED, INSIDE, OUTSIDE, Attempt
 from simulator.chain.clockwork import Clockwork, Timers, Wake
 from simulator.chain.columns import (
     JOB_CANCELLED,
@@ -30,6 +31,17 @@ UNLIMITED_SLOTS: Final = 100_000
 """What a frontend without slots can work on at one time."""
 
 Told = Callable[[Attempt, Result], None]
+
+
+class ProbeJob(Job):
+    """A health probe that waits for a slot like a request; the answer itself takes no time."""
+
+    __slots__ = ("closed", "done")
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        super().__init__(0.0)
+        self.done = done
+        self.closed = False
 
 
 class Frontend:
@@ -66,6 +78,9 @@ class Frontend:
         self.hangs = False
         self.drops = False
         self.cut_after: int | None = None
+        self.probes_queue = pool.probes_queue
+        self.probes = Counter[JobState]()
+        """Probes that had a place among the jobs, by what became of them."""
         self.fail_share = pool.fail_share
         self.fail_status = pool.fail_status
         self.trouble = pool.fail_share > 0
@@ -73,6 +88,7 @@ class Frontend:
         self._clockwork = clockwork
         self._timers = timers
         self._sends = sends
+        self._add_row = sends.add_row
         self._fails = fails
         self._hanging: dict[Attempt, None] = {}  # a set that keeps its order
         self._rejected = Result(
@@ -89,7 +105,7 @@ class Frontend:
         """Take an attempt in; a Result if it has come to nothing at once."""
         if self.trouble and (met := self._met_trouble(attempt, now_s)) is not _CLEAR:
             return met
-        attempt.connected = True
+        attempt.where = INSIDE
         if self.entered is not None:
             self.entered(attempt)
         server = self.server
@@ -108,11 +124,11 @@ class Frontend:
 
     def leave(self, attempt: Attempt, now_s: float) -> None:
         """Hear that nobody waits for an attempt any more; its `end` and `t_end_s` are set."""
-        if not attempt.connected:
+        if attempt.where == OUTSIDE:
             self._hanging.pop(attempt, None)
             self._write(attempt, NO_JOB)
             return
-        if attempt.closed:
+        if attempt.where == CLOSED:
             return
         moved = self.server.leave(attempt, now_s)
         if attempt.state is CANCELLED:
@@ -158,7 +174,7 @@ class Frontend:
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
             return
-        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
+        attempt.live, attempt.end, attempt.status, attempt.t_end_s = False, LOST.end, 0, now_s
         self.leave(attempt, now_s)
         self.told(attempt, LOST)
 
@@ -231,7 +247,7 @@ class Frontend:
         return self._clockwork.now + done
 
     def _enter(self, attempt: Attempt) -> None:
-        attempt.connected = True
+        attempt.where = INSIDE
         if self.entered is not None:
             self.entered(attempt)
 
@@ -240,22 +256,72 @@ class Frontend:
     def _moved(self, moved: Sequence[Job]) -> None:
         """Look at what has started or finished; one that did both is named twice."""
         for job in moved:
-            assert isinstance(job, Attempt)
-            if job.state is FINISHED:
-                if job.closed:
-                    continue
-                job.closed = True
-                if job.live:
-                    job.live = False
-                    job.end, job.t_end_s, job.status = OK_END, job.end_s, 200
-                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
-                    self.told(job, OK)
-                else:
-                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
-                    if self.late is not None:
-                        self.late(job)
+            if job.__class__ is not Attempt:
+                assert isinstance(job, ProbeJob)
+                self._probed(job)
+            elif job.state is FINISHED:
+                if job.where != CLOSED:
+                    self._finished(job)
             elif self.begun is not None:
                 self.begun(job)
+
+    def _finished(self, attempt: Attempt) -> None:
+        attempt.where = CLOSED
+        t_s = attempt.end_s
+        if attempt.live:
+            attempt.live = False
+            # What Sends.add does, written out: this is the hot path of the model.
+            call = attempt.parent
+            self._add_row(
+                (
+                    call.operation.index,
+                    call.turn,
+                    attempt.number,
+                    self.index,
+                    attempt.t_start_s,
+                    t_s,
+                    OK_END,
+                    200,
+                    True,
+                    attempt.start_s,
+                    attempt.first_token_s,
+                    t_s,
+                    JOB_FINISHED,
+                    attempt.tokens,
+                    attempt.work_s,
+                )
+            )
+            self.told(attempt, OK)
+            return
+        self._sends.add(attempt, JOB_FINISHED, attempt.start_s, attempt.first_token_s, t_s)
+        if self.late is not None:
+            self.late(attempt)
+
+    # ---- probes
+
+    def probe(self, done: Callable[[], object]) -> ProbeJob | None:
+        """Put a probe into the queue; `done` is called when a slot takes it. None: the queue is full."""
+        job = ProbeJob(done)
+        self._moved(self.server.offer(job, self._clockwork.now))
+        if job.state is REJECTED:
+            self.probes[REJECTED] += 1
+            return None
+        if self.server.next_s < self._armed_s:
+            self._arm()
+        return job
+
+    def leave_probe(self, job: ProbeJob) -> None:
+        """Give a probe up."""
+        self._moved(self.server.leave(job, self._clockwork.now))
+        self.probes[job.state] += job.state is CANCELLED
+        if self.server.next_s < self._armed_s:
+            self._arm()
+
+    def _probed(self, job: ProbeJob) -> None:
+        if job.state is FINISHED and not job.closed:
+            job.closed = True
+            self.probes[FINISHED] += 1
+            job.done()
 
     def _close(self, attempt: Attempt, result: Result, job: int) -> Result:
         """End an attempt at once."""
@@ -266,17 +332,21 @@ class Frontend:
 
     def _write(self, attempt: Attempt, job: int) -> None:
         """Write down an attempt that no work was finished for."""
-        attempt.closed = True
         t_work_s: float = getattr(attempt, "start_s", nan)  # the server writes it when the work begins
         told = not isnan(t_work_s) and attempt.first_token_s <= attempt.end_s
         t_first_s = attempt.first_token_s if told else nan
         t_done_s = attempt.end_s if job == JOB_CANCELLED else nan
         self._sends.add(attempt, job, t_work_s, t_first_s, t_done_s)
+        if attempt.where == INSIDE:
+            attempt.where = CLOSED
 
     def write_open(self) -> None:
         """Write down, when the model has stopped, what is still here."""
         for job in [*self.server.jobs(), *self._hanging]:
-            assert isinstance(job, Attempt)
+            if not isinstance(job, Attempt):
+                continue
+            if job.live:
+                job.end, job.status, job.t_end_s = OPEN_END, 0, nan
             state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
             started = job.state is RUNNING
             first = started and job.first_token_s <= self._clockwork.now
@@ -284,17 +354,21 @@ class Frontend:
 
     def _arm(self) -> None:
         self._armed_s = due_s = self.server.next_s
-        if due_s < inf:
-            self._wake = self._clockwork.at(due_s, self._tick_)
+        # A wake-up that is under way for a later time finds that another has taken its place.
+        self._wake = None if due_s == inf else self._clockwork.at(due_s, self._tick_)
 
     def _tick(self, wake: Wake) -> None:
         if wake is not self._wake:
-            return  # something earlier came meanwhile
+            return
         server = self.server
-        self._moved(server.advance(self._armed_s))
+        moved = server.advance(self._armed_s)
+        if moved:
+            self._moved(moved)
         self._armed_s = due_s = server.next_s
         if due_s < inf:
-            self._wake = self._clockwork.at(due_s, self._tick_)
+            self._clockwork.again(due_s, wake)
+        else:
+            self._wake = None
 
 
 _CLEAR: Final = Result(OPEN_END)
