@@ -38,6 +38,7 @@ class Verb(NamedTuple):
 VERBS = {
     "compare": Verb(__name__, "compare", "run a scenario for real and as a model, write the report"),
     "drill": Verb("chaos.cli", "drill", "run a scenario for real: router, pools, Toxiproxy, clients"),
+    "check": Verb("scenarios.static.cli", "check", "tell what retries can do at worst, without running anything"),
     "simulate": Verb("simulator.cli", "simulate", "run a scenario as a model, in milliseconds"),
     "report": Verb("reports.cli", "report", "write the report of records that are there"),
     "list": Verb("scenarios.cli", "list_", "list the scenarios"),

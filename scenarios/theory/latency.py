@@ -50,9 +50,51 @@ def worst_by_layer_s(layers: Sequence[Patience], hang_s: float = float("inf")) -
     return waits[::-1]
 
 
+def worst_under_cap_s(
+    layers: Sequence[Patience], counts: Sequence[bool], resends_max: int, hang_s: float = float("inf")
+) -> list[float]:
+    """Return the longest wait at each layer under a cap of re-sends over the chain; `counts`: whether a layer obeys it.
+
+    The cap is spent from the inside out, as it happens when nothing answers: the innermost layer fails first. A layer
+    that is given up makes no more re-sends.
+    """
+    return [
+        _capped(layers[depth:], counts[depth:], resends_max, hang_s, float("inf"))[0] for depth in range(len(layers))
+    ]
+
+
+def _capped(
+    layers: Sequence[Patience], counts: Sequence[bool], left: int, hang_s: float, until_s: float
+) -> tuple[float, int]:
+    """Return how long the first layer's caller waits, at most `until_s`, and how many re-sends are left then."""
+    if not layers:
+        return min(hang_s, until_s), left
+    layer, took_s = layers[0], 0.0
+    until_s = min(until_s, _bound(layer.deadline_s))
+    sleeps_s = [0.0, *layer.sleeps_s] + [0.0] * (layer.retries - len(layer.sleeps_s))
+    for turn, sleep_s in enumerate(sleeps_s):
+        took_s += sleep_s
+        if took_s >= until_s or (turn and counts[0] and not left):
+            took_s -= sleep_s if took_s < until_s else 0.0  # who has none left does not sleep either
+            break
+        left -= turn > 0 and counts[0]
+        left_before = left
+        attempt_until_s = min(_bound(layer.attempt_timeout_s), until_s - took_s)
+        attempt_s, left = _capped(layers[1:], counts[1:], left, hang_s, attempt_until_s)
+        took_s += attempt_s
+        if not counts[0] and left == left_before:  # nothing is spent: all further attempts are like this one
+            took_s += (layer.retries - turn) * attempt_s + math.fsum(sleeps_s[turn + 1 :])
+            break
+    return min(took_s, until_s), left
+
+
 def exponential_sleeps_s(initial_s: float, longest_s: float, retries: int, *, factor: float = 2.0) -> tuple[float, ...]:
     """Return the longest sleep before each retry of an exponential back-off with an upper bound."""
-    return tuple(min(initial_s * factor**turn, longest_s) for turn in range(retries))
+    sleeps_s, sleep_s = [], min(initial_s, longest_s)
+    for _ in range(retries):
+        sleeps_s.append(sleep_s)
+        sleep_s = min(sleep_s * factor, longest_s)
+    return tuple(sleeps_s)
 
 
 def _bound(bound_s: float | None) -> float:

@@ -19,7 +19,13 @@ from scenarios.theory.amplification import (
     worst_amplification,
 )
 from scenarios.theory.attempts import attempts_product, capped, expected_attempts, expected_success
-from scenarios.theory.latency import Patience, exponential_sleeps_s, worst_by_layer_s, worst_first_request_s
+from scenarios.theory.latency import (
+    Patience,
+    exponential_sleeps_s,
+    worst_by_layer_s,
+    worst_first_request_s,
+    worst_under_cap_s,
+)
 from scenarios.theory.queueing import (
     always_safe_utilisation,
     backlog,
@@ -179,6 +185,24 @@ def test_deadlines_bound_what_time_outs_add_up_to() -> None:
     assert worst_first_request_s([Patience()]) == math.inf
     assert worst_first_request_s([Patience(retries=1)], hang_s=3) == 6
     assert worst_first_request_s([], hang_s=3) == 3
+
+
+def test_a_cap_over_the_chain_bounds_the_wait_too() -> None:
+    """Two re-sends in all: one by the gateway, one by the SDK after its first sleep."""
+    sdk = Patience(retries=2, attempt_timeout_s=600, sleeps_s=(0.5, 1.0))
+    gateway = Patience(retries=1, attempt_timeout_s=1.5)
+    assert worst_under_cap_s([sdk, gateway], [True, True], 2) == pytest.approx([5.0, 3.0])
+    assert worst_under_cap_s([sdk, gateway], [True, True], 99) == pytest.approx(worst_by_layer_s([sdk, gateway]))
+    assert worst_under_cap_s([sdk, gateway], [False, False], 0) == pytest.approx(worst_by_layer_s([sdk, gateway]))
+    assert worst_under_cap_s([sdk, gateway], [False, True], 1) == pytest.approx([3 + 1.5 + 1.5 + 1.5, 3.0])
+    assert worst_under_cap_s([sdk], [True], 0, hang_s=7) == [7]
+
+
+def test_a_million_retries_take_no_time_to_add_up() -> None:
+    endless = Patience(retries=10**6, attempt_timeout_s=1, sleeps_s=exponential_sleeps_s(1, 2, 10**6, factor=10))
+    assert worst_first_request_s([endless]) == 10**6 + 1 + 1 + 2 * (10**6 - 1)
+    assert worst_under_cap_s([endless, endless], [False, False], 2)[1] == worst_first_request_s([endless])
+    assert worst_under_cap_s([endless, endless], [True, True], 2)[0] == 1 + (1 + 1) + (2 + 1)
 
 
 def test_three_attempts_of_an_sdk_on_a_silent_route() -> None:
