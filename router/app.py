@@ -73,6 +73,7 @@ async def running(
         journal = Journal(events, sends)
         admin, on_first_byte = _admin(settings, policy, journal, worker)
         policy.usable.on_standing = journal.standing
+        policy.alarms.on_event = journal.alarm
         await last_to_first.enter_async_context(trying(policy, upstream.session))
         chat = Chat(
             policy,

@@ -1,5 +1,6 @@
 """What is written down of sends: the row of every send, and the events of those that failed."""
 
+from router.core.alarms import Alarm
 from router.core.cooldown import Standing
 from router.core.delivery import BLAME, Delivery
 from router.core.forwarding import Effect, Reply
@@ -58,6 +59,17 @@ class Journal:
             standing=cooldown.standing,
             reason=cooldown.reason or None,
             rest_s=cooldown.until_s - cooldown.since_s if cooldown.standing is Standing.BENCHED else None,
+        )
+
+    def alarm(self, alarm: Alarm) -> None:
+        """Tell that an alarm was raised, or cleared after how long."""
+        cleared_after_s = None if alarm.cleared_s is None else alarm.cleared_s - alarm.since_s
+        self._events.write(
+            "alarm",
+            kind=alarm.kind,
+            about=alarm.about or None,
+            detail=alarm.detail or None,
+            cleared_after_s=cleared_after_s,
         )
 
     def _write(self, event: str, talk: Talk, attempt: Attempt, **more: object) -> None:

@@ -221,7 +221,8 @@ class Supervisor:
         """End every worker: in order, at a second signal at once, and by force what does not."""
         self._events.write("draining")
         self._send(END)
-        kill_s = self._clock.monotonic() + self._settings.shell.drain_timeout_s + END_GRACE_S
+        shell = self._settings.shell
+        kill_s = self._clock.monotonic() + shell.drain_delay_s + shell.drain_timeout_s + END_GRACE_S
         while self._running():
             if self._clock.monotonic() >= kill_s:
                 self._failed = True
