@@ -21,6 +21,8 @@ from router.connection import Bounds
 from router.core.policy import Policy, build_policy
 from router.core.refusal import Code
 from router.core.topology import Catalog
+from router.credentials import Credentials
+from router.dialing import Dialer
 from router.ending import Ending
 from router.front import Front, OnRefused, Routes, health
 from router.intake import Intake
@@ -30,6 +32,7 @@ from router.log import EventLog, LibraryEvents
 from router.models import Models
 from router.send_log import NoSendLog, SendLog, SendLogFile
 from router.settings import Settings
+from router.tls import TlsTable
 from router.trials import trying
 from router.upstream import Upstream
 from router.worker import Worker
@@ -68,13 +71,19 @@ async def running(
     async with AsyncExitStack() as last_to_first:
         sends = _send_log(settings, loop)
         last_to_first.callback(sends.close)
-        upstream = Upstream(clock, reuse_idle_s=settings.shell.reuse_idle_s)
+        upstream = Upstream(
+            clock,
+            settings.rules,
+            reuse_idle_s=settings.shell.reuse_idle_s,
+            dialer=Dialer(_tls(settings, events)),
+            credentials=Credentials(settings.secrets),
+        )
         last_to_first.push_async_callback(upstream.close)
         journal = Journal(events, sends)
         admin, on_first_byte = _admin(settings, policy, journal, worker)
         policy.usable.on_standing = journal.standing
         policy.alarms.on_event = journal.alarm
-        await last_to_first.enter_async_context(trying(policy, upstream.session))
+        await last_to_first.enter_async_context(trying(policy, upstream))
         chat = Chat(
             policy,
             upstream,
@@ -84,7 +93,7 @@ async def running(
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
-        models = Models(policy, upstream.session, settings.shell.models_timeout_s)
+        models = Models(policy, upstream, settings.shell.models_timeout_s)
 
         def refused(code: Code, reason: str) -> None:
             policy.tally.request_ended(code, 0)
@@ -164,6 +173,14 @@ def _admin(
     front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread, worker)
     listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
     return listener, times.observe
+
+
+def _tls(settings: Settings, events: EventLog) -> TlsTable:
+    """Return how pools are spoken to; the log tells of those that anybody could stand in for."""
+    table = TlsTable(settings.tls)
+    if table.unverified():
+        events.write("certificates_not_verified", level="WARNING", pools=table.unverified())
+    return table
 
 
 def _random_source(seed: int) -> random.Random:

@@ -1,7 +1,7 @@
 """The one driver of the failover rule: a client's request in, a pool's answer or the router's own out.
 
 `forward()` decides, this performs. What the rule is told comes from three places only: the body slot (was it taken),
-aiohttp's return (a status), and how the answer's stream ended.
+the head of an answer (a status), and how the answer's stream ended.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from router.core.refusal import CLIENT_LEFT, Code, retry_after
 from router.intake import Intake
 from router.journal import Journal
 from router.refused import Refused
-from router.streaming import ClientLeft, Passage, PassedOn, break_off
+from router.streaming import ClientLeft, Passage, break_off
 from router.talk import Talk
 from router.upstream import Attempt, Upstream
 from router.waiting import wait
@@ -87,6 +87,7 @@ class Chat:
             )
         talk.deadline_s = intake.deadline_of(talk.chain, self._policy.config.deadline_s)
         until_s = talk.started_s + talk.deadline_s
+        last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)
         try:
             body = await self._intake.read(request, talk.hold, until_s=until_s)
         except Refused:
@@ -102,6 +103,7 @@ class Chat:
         return Request(
             talk.model,
             until_s,
+            last_byte_until_s=last_byte_until_s,
             retries_left=talk.chain.failovers_left,
             session=request.headers.get(rules.session_header),
             body_bytes=len(body),
@@ -167,10 +169,12 @@ class Chat:
     async def _relay(self, talk: Talk) -> End:
         """Pass the answer of the last send on. Raises ClientLeft."""
         attempt = talk.attempts[-1]
-        assert attempt.response is not None
-        talk.out = _head_of(attempt, talk)
-        passage = Passage(talk.request, attempt.response, self._policy.config.idle_timeout_s)
-        end = await passage.run(talk.out)
+        assert attempt.connection is not None
+        assert attempt.head is not None
+        passage = Passage(talk.request, attempt.connection, attempt.head, self._policy.config.idle_timeout_s)
+        talk.out = passage.out
+        own = _own_headers(attempt, attempt.head.status, talk)
+        end = await passage.run(own, {} if talk.clients_id is None else {headers.REQUEST_ID: talk.clients_id})
         if passage.first_byte_s is not None:
             self._on_first_byte(passage.first_byte_s - talk.started_s)
         if passage.lost is not None:
@@ -199,17 +203,12 @@ def _advance(rule: Forwarding, answer: Outcome | End | None) -> Effect | Reply:
         return reply
 
 
-def _head_of(attempt: Attempt, talk: Talk) -> web.StreamResponse:
-    """Return the status and the headers with which a pool's answer is passed on."""
-    response = attempt.response
-    assert response is not None
-    out = PassedOn(status=response.status, reason=response.reason, headers=headers.for_client(response.headers))
-    own = out.headers
-    own[headers.DELIVERY] = Delivery.ANSWERED
-    own[headers.POOL] = attempt.send.lease.frontend.pool
-    own[headers.ATTEMPTS] = str(attempt.send.attempt)
-    failed = response.status >= 400
-    own.update(talk.chain.headers_out(Delivery.ANSWERED, sends=attempt.send.attempt, failed=failed))
-    if talk.clients_id is not None:
-        own.setdefault(headers.REQUEST_ID, talk.clients_id)
-    return out
+def _own_headers(attempt: Attempt, status: int, talk: Talk) -> dict[str, str]:
+    """Return the headers with which the router passes a pool's answer on."""
+    sends = attempt.send.attempt
+    return {
+        headers.DELIVERY: Delivery.ANSWERED,
+        headers.POOL: attempt.send.lease.frontend.pool,
+        headers.ATTEMPTS: str(sends),
+        **dict(talk.chain.headers_out(Delivery.ANSWERED, sends=sends, failed=status >= 400)),
+    }

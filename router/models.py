@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from aiohttp import ClientError, ClientHandlerType, ClientRequest, ClientResponse, ClientSession, ClientTimeout, web
+from aiohttp import web
+from multidict import CIMultiDict
 
 from router import headers
 from router.answers import error, json_answer
 from router.core.policy import Policy
 from router.core.refusal import Code
 from router.core.topology import Frontend, Pool
+from router.upstream import Upstream, UpstreamError
 
 LIST_BYTES_MAX = 4 * 2**20
 """Longest list of models that is read from a frontend."""
@@ -28,15 +30,16 @@ Entries = list[dict[str, Any]]
 class Models:
     """Answers GET /v1/models."""
 
-    def __init__(self, policy: Policy, session: ClientSession, timeout_s: float) -> None:
+    def __init__(self, policy: Policy, upstream: Upstream, timeout_s: float) -> None:
         self._policy = policy
-        self._session = session
+        self._upstream = upstream
         self._timeout_s = timeout_s
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer with the union, or 503 if no pool has answered."""
         pools = self._policy.catalog.pools
-        passed = dict(headers.end_to_end(request.headers, _NOT_TO_POOL)) | {"Accept-Encoding": "identity"}
+        passed = CIMultiDict(headers.end_to_end(request.headers, _NOT_TO_POOL))
+        passed["Accept-Encoding"] = "identity"
         lists = await self._lists(pools, passed)
         if pools and not any(entries is not None for entries in lists):
             message = f"No pool has told its models within {self._timeout_s:g} s."
@@ -47,7 +50,7 @@ class Models:
                 by_id.setdefault(entry["id"], entry)
         return json_answer({"object": "list", "data": [by_id[model] for model in sorted(by_id)]})
 
-    async def _lists(self, pools: Sequence[Pool], passed: dict[str, str]) -> list[Entries | None]:
+    async def _lists(self, pools: Sequence[Pool], passed: CIMultiDict[str]) -> list[Entries | None]:
         """Return each pool's models in the order of the pools; None: no frontend of it has answered in time."""
         asked = [(pool, frontend) for pool in pools if not pool.models for frontend in pool.frontends]
         answers = await asyncio.gather(*(self._ask(frontend, passed) for _, frontend in asked))
@@ -57,34 +60,18 @@ class Models:
                 found.setdefault(pool.name, []).extend(entries)
         return [found.get(pool.name) for pool in pools]
 
-    async def _ask(self, frontend: Frontend, passed: dict[str, str]) -> Entries | None:
+    async def _ask(self, frontend: Frontend, passed: CIMultiDict[str]) -> Entries | None:
         try:
-            async with asyncio.timeout(self._timeout_s):
-                response = await self._session.get(
-                    frontend.url + "/v1/models",
-                    headers=passed,
-                    allow_redirects=False,
-                    middlewares=(never_repeated,),
-                    timeout=ClientTimeout(total=None),
-                )
-                async with response:
-                    body = await response.content.read(LIST_BYTES_MAX) if response.status == 200 else b""
-                    whole = response.content.at_eof()
-        except (ClientError, OSError, Lost):
+            told = await self._upstream.fetch(
+                frontend,
+                "/v1/models",
+                passed,
+                until_s=asyncio.get_running_loop().time() + self._timeout_s,
+                bytes_max=LIST_BYTES_MAX,
+            )
+        except (OSError, UpstreamError):
             return None
-        return entries_of(body) if whole else None
-
-
-class Lost(Exception):
-    """A request whose connection was lost; not a class that aiohttp repeats."""
-
-
-async def never_repeated(request: ClientRequest, handler: ClientHandlerType) -> ClientResponse:
-    """Turn off aiohttp's silent repetition: it sends a GET again when the connection was lost."""
-    try:
-        return await handler(request)
-    except (ClientError, OSError) as lost:
-        raise Lost(str(lost)) from lost
+        return entries_of(told.body) if told.status == 200 else None
 
 
 def _configured(pool: Pool) -> Entries:

@@ -7,6 +7,7 @@ from router import headers
 from router.body import BodySlot
 from router.buffered import Hold
 from router.core.chain import ChainBudget
+from router.streaming import PassedOn
 from router.upstream import Attempt
 
 
@@ -46,7 +47,7 @@ class Talk:
         self.headers: CIMultiDict[str] = CIMultiDict()
         """What a pool gets."""
         self.attempts: list[Attempt] = []
-        self.out: web.StreamResponse | None = None
+        self.out: PassedOn | None = None
         """The answer that is being passed on; None until there is one."""
 
     @property

@@ -8,6 +8,8 @@ Laws
    says in x-should-retry can only be lowered to false.
 5. An SDK that gives up by itself sends again whatever runs; so our answer, with its no, comes a little earlier: by a
    twentieth of its patience, at most 0.25 s.
+6. A deadline bounds the whole request, to its last byte. The read time-out of an SDK bounds a silence, so it ends with
+   the first byte; the silences after that are the idle time-out's.
 
 | header | what it reports |
 | --- | --- |
@@ -59,11 +61,13 @@ class ChainBudget:
     """What one request has left.
 
     `spent` re-sends are reported by the layers above, `left` remain for everybody together; `patience_s` is the seconds
-    that they still wait (infinite: they do not say), `within_s` those within which to answer them; `ignored` names the
-    headers that could not be read, and why.
+    that they still wait for a first byte (infinite: they do not say), `within_s` those within which to begin an answer,
+    `whole_within_s` those within which to end it; `ignored` names the headers that could not be read, and why.
     """
 
-    __slots__ = ("_failover_spends", "_when_unknown", "ignored", "left", "patience_s", "spent", "within_s")
+    __slots__ = (
+        "_failover_spends", "_when_unknown", "ignored", "left", "patience_s", "spent", "whole_within_s", "within_s",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -78,7 +82,7 @@ class ChainBudget:
         self._when_unknown = when_unknown
         self.ignored: dict[str, str] = {}
         self.spent = 0
-        self.patience_s = self.within_s = float("inf")
+        self.patience_s = self.within_s = self.whole_within_s = float("inf")
         allowed = float("inf")
         for name in READ:
             value = headers.get(name)
@@ -92,8 +96,11 @@ class ChainBudget:
             self.spent += spent
             allowed = min(allowed, left)
             self.patience_s = min(self.patience_s, patience_s)
-            within_s = _answered_before(patience_s) if name == STAINLESS_READ_TIMEOUT else patience_s
-            self.within_s = min(self.within_s, within_s)
+            if name == STAINLESS_READ_TIMEOUT:
+                self.within_s = min(self.within_s, _answered_before(patience_s))
+            else:
+                self.whole_within_s = min(self.whole_within_s, patience_s)
+        self.within_s = min(self.within_s, self.whole_within_s)
         self.left: int = int(max(0, min(retries_max - self.spent, allowed)))
 
     @property

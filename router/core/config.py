@@ -44,10 +44,16 @@ class RouterConfig:
     connect_slow_s: float = 0.0
     """A connect that takes longer is suspect: a frontend with one gets no more sends, and only one at a time is waited
     for longer. 0: a twentieth of the connect time-out, at most 0.25. Raise it for pools far away behind TLS."""
-    deadline_s: float = 600.0
-    """Bound on patience, both sends and the first byte together."""
+    upload_timeout_s: float = 60.0
+    """How long a pool may take nothing of a request that is being sent to it; 0: for ever."""
+    first_byte_timeout_s: float = 600.0
+    """How long a pool that has the whole request may take until its answer begins; 0: until the deadline."""
     idle_timeout_s: float = 300.0
     """Longest silence between two pieces of an answer."""
+    total_timeout_s: float = 0.0
+    """Bound on one send, from its hand-over to the last byte of its answer; 0: none but the deadline."""
+    deadline_s: float = 3600.0
+    """Bound on a whole request, from its arrival to the last byte of its answer. A client may lower it."""
 
     patience_s: float = 2.0
     """How long a request waits while nothing is usable."""
@@ -163,9 +169,12 @@ _MAY_BE_ZERO = frozenset(
     (
         "chain_retries_max",
         "connect_slow_s",
+        "first_byte_timeout_s",
         "queue_bytes_max",
         "queue_max",
         "retry_after_spread_s",
         "slow_start_s",
+        "total_timeout_s",
+        "upload_timeout_s",
     )
 )

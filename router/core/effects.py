@@ -25,17 +25,21 @@ PROBE_OK = "ok"
 class Request:
     """What the decisions must know of one client request.
 
-    `until_s` is the deadline on the monotonic clock, `deadline_lowered` tells that the client waits for less time than
-    the router gives; `retries_left` is how many failovers the layers above leave us, `body_bytes` what waits with it.
+    `until_s` is when an answer must have begun, on the monotonic clock, and `last_byte_until_s` when it must have ended
+    (None: the same); `deadline_lowered` tells that the client waits for less time than the router gives; `retries_left`
+    is how many failovers the layers above leave us, `body_bytes` what waits with it.
     """
 
-    __slots__ = ("body_bytes", "call", "deadline_lowered", "model", "retries_left", "session", "until_s")
+    __slots__ = (
+        "body_bytes", "call", "deadline_lowered", "last_byte_until_s", "model", "retries_left", "session", "until_s",
+    )  # fmt: skip
 
     def __init__(
         self,
         model: str,
         until_s: float,
         *,
+        last_byte_until_s: float | None = None,
         retries_left: int = 1,
         session: str | None = None,
         body_bytes: int = 0,
@@ -43,6 +47,7 @@ class Request:
     ) -> None:
         self.model = model
         self.until_s = until_s
+        self.last_byte_until_s = until_s if last_byte_until_s is None else last_byte_until_s
         self.retries_left = retries_left
         self.session = session
         self.body_bytes = body_bytes
@@ -54,11 +59,12 @@ class Request:
 class Send:
     """Effect: hand the request to `lease.frontend`. Answered with an Outcome.
 
-    The driver gives up connecting at `connect_until_s` and everything before headers at `until_s` (monotonic seconds),
-    and calls `lease.handed_over()` when the body slot is taken.
+    The driver gives up connecting at `connect_until_s`, everything before headers at `until_s` and the rest at
+    `last_byte_until_s` (monotonic seconds), and calls `lease.handed_over()` when the body slot is taken.
     """
 
-    __slots__ = ("_hang", "attempt", "connect_until_s", "end", "lease", "outcome", "request", "until_s")
+    __slots__ = ("_hang", "attempt", "connect_until_s", "end", "last_byte_until_s", "lease", "outcome", "request",
+                 "until_s")  # fmt: skip
 
     def __init__(self, request: Request, lease: Lease, attempt: int, connect_until_s: float, hang: Verdict) -> None:
         self.request = request
@@ -66,6 +72,7 @@ class Send:
         self.attempt = attempt
         self.connect_until_s = connect_until_s
         self.until_s = request.until_s
+        self.last_byte_until_s = request.last_byte_until_s
         self._hang = hang
         self.outcome: Outcome | None = None
         """How it ended, once that was observed."""
@@ -131,6 +138,13 @@ class End(StrEnum):
     COMPLETE = "complete"
     BROKEN = "broken"  # the pool's side broke off
     IDLE = "idle"  # the pool fell silent for longer than the idle time-out
+    TOTAL = "total"  # it went on for longer than one send may
+    DEADLINE = "deadline"  # it went on beyond the request's deadline
+
+    @property
+    def blames_pool(self) -> bool:
+        """Tell whether it is the pool's doing; a bound of ours on a whole answer says nothing of who gave it."""
+        return self in {End.BROKEN, End.IDLE}
 
 
 class Connect:

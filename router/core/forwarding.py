@@ -5,7 +5,8 @@ Laws
 2. At most two Sends, never two to one pool.
 3. No Send after a Relay.
 4. Every lease comes back on every path, a close at any effect included.
-5. No effect reaches past the request's deadline; waiting is bounded by the patience.
+5. No effect reaches past the request's deadline, a Relay included: a Send carries when the answer must have begun, and
+   when it must have ended. Waiting is bounded by the patience.
 
 A driver answers Send with an Outcome, Wait with anything, Relay with an End, and wraps the generator in
 `contextlib.closing`, so that a client that leaves at any effect returns what it held.

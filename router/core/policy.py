@@ -172,7 +172,7 @@ class Policy:
             verdict = verdict_of(send.outcome, hang=send.hang, on_5xx=self.config.cooldown_on_5xx)
             self._learn_of(send, verdict, str(send.outcome.status))
         else:
-            self._learn_of(send, Verdict.BAD, f"stream {end}")
+            self._learn_of(send, Verdict.BAD if end.blames_pool else Verdict.NEUTRAL, f"stream {end}")
 
     def again(self, send: Send, outcome: Outcome) -> Send | Reason:
         """Return the next send after a failed one, or the reason why there is none."""

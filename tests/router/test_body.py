@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from router.body import BodySlot, Upload
+from router.body import BodySlot
 
 
 def test_a_slot_is_full_until_it_is_taken() -> None:
@@ -34,8 +34,10 @@ def test_what_was_taken_is_not_kept() -> None:
     assert sys.getrefcount(body) == references
 
 
-def test_an_upload_cannot_be_looked_into() -> None:
-    upload = Upload(BodySlot(b"body"), lambda _: None, lambda: None)
-    assert upload.size == 4
-    with pytest.raises(TypeError):
-        upload.decode()
+def test_who_keeps_the_books_is_told_when_the_bytes_are_gone() -> None:
+    told: list[str] = []
+    slot = BodySlot(b"body", lambda: told.append("written"))
+    slot.take()
+    assert told == []
+    slot.written()
+    assert told == ["written"]

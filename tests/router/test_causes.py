@@ -4,17 +4,12 @@ import errno
 import socket
 import ssl
 
-import aiohttp
 import pytest
-from aiohttp.client_reqrep import ConnectionKey
-from aiohttp.http_exceptions import BadStatusLine
 
 from router.answers import IN_WORDS
-from router.body import StaleConnection
-from router.causes import cause_of, innermost, text_of
 from router.core.delivery import Cause
-
-KEY = ConnectionKey("pool", 80, False, True, None, None, None, None)
+from router.upstream.causes import cause_of, innermost, text_of
+from router.upstream.faults import Late, Lost, NotHttp
 
 
 def raised_from(outer: BaseException, inner: BaseException) -> BaseException:
@@ -22,34 +17,36 @@ def raised_from(outer: BaseException, inner: BaseException) -> BaseException:
     return outer
 
 
-def connector_error(number: int) -> BaseException:
-    inner = OSError(number, "of the kernel")
-    return raised_from(aiohttp.ClientConnectorError(KEY, inner), inner)
+def of_the_kernel(number: int) -> BaseException:
+    return OSError(number, "of the kernel")
 
 
 UNCONNECTED = [
-    (connector_error(errno.ECONNREFUSED), Cause.REFUSED),
-    (connector_error(errno.EHOSTUNREACH), Cause.UNREACHABLE),
-    (connector_error(errno.ENETUNREACH), Cause.UNREACHABLE),
-    (connector_error(errno.ETIMEDOUT), Cause.CONNECT_TIMEOUT),
-    (connector_error(errno.EMFILE), Cause.OWN_LIMIT),
-    (connector_error(errno.EADDRNOTAVAIL), Cause.OWN_LIMIT),
-    (connector_error(errno.EINVAL), Cause.UNREACHABLE),
-    (aiohttp.ClientConnectorDNSError(KEY, socket.gaierror(-2, "Name or service not known")), Cause.NAME_LOOKUP),
-    (aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError("expired")), Cause.TLS),
-    (aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "alert")), Cause.TLS),
-    (aiohttp.ConnectionTimeoutError("late"), Cause.CONNECT_TIMEOUT),
+    (of_the_kernel(errno.ECONNREFUSED), Cause.REFUSED),
+    (of_the_kernel(errno.EHOSTUNREACH), Cause.UNREACHABLE),
+    (of_the_kernel(errno.ENETUNREACH), Cause.UNREACHABLE),
+    (of_the_kernel(errno.ETIMEDOUT), Cause.CONNECT_TIMEOUT),
+    (of_the_kernel(errno.EMFILE), Cause.OWN_LIMIT),
+    (of_the_kernel(errno.EADDRNOTAVAIL), Cause.OWN_LIMIT),
+    (of_the_kernel(errno.EINVAL), Cause.UNREACHABLE),
+    (OSError("Multiple exceptions"), Cause.UNREACHABLE),
+    (raised_from(OSError("Multiple exceptions"), of_the_kernel(errno.ECONNREFUSED)), Cause.REFUSED),
+    (socket.gaierror(-2, "Name or service not known"), Cause.NAME_LOOKUP),
+    (ssl.SSLCertVerificationError("expired"), Cause.TLS),
+    (ssl.SSLError(1, "alert"), Cause.TLS),
     (TimeoutError(), Cause.CONNECT_TIMEOUT),
+    (ConnectionResetError(), Cause.RESET),
 ]
 CONNECTED = [
-    (aiohttp.ServerDisconnectedError(), Cause.LOST),
-    (aiohttp.ClientOSError(errno.ECONNRESET, "reset"), Cause.RESET),
-    (aiohttp.ClientOSError(errno.EPIPE, "pipe"), Cause.RESET),
-    (aiohttp.ClientConnectionResetError("Cannot write to closing transport"), Cause.RESET),
-    (aiohttp.ClientOSError(errno.ETIMEDOUT, "the kernel gave up"), Cause.RESET),
-    (TimeoutError(), Cause.DEADLINE),
-    (raised_from(aiohttp.ClientConnectionError("Failed to send"), StaleConnection()), Cause.STALE),
-    (aiohttp.ClientConnectionError("unheard of"), Cause.LOST),
+    (Lost("the pool closed the connection"), Cause.LOST),
+    (NotHttp("more than anybody wants to read"), Cause.PROTOCOL),
+    (of_the_kernel(errno.ECONNRESET), Cause.RESET),
+    (of_the_kernel(errno.EPIPE), Cause.RESET),
+    (ConnectionResetError("Cannot write to closing transport"), Cause.RESET),
+    (of_the_kernel(errno.ETIMEDOUT), Cause.RESET),
+    (ssl.SSLError(1, "bad record"), Cause.RESET),
+    *((Late(cause, "late"), cause) for cause in (Cause.UPLOAD_TIMEOUT, Cause.FIRST_BYTE_TIMEOUT, Cause.DEADLINE)),
+    (RuntimeError("unheard of"), Cause.LOST),
 ]
 
 
@@ -71,10 +68,9 @@ def test_a_loss_on_a_reused_connection_is_stale(error: BaseException, cause: Cau
 
 
 def test_the_innermost_error_is_what_is_told() -> None:
-    error = connector_error(errno.ECONNREFUSED)
+    error = raised_from(OSError("outer"), ConnectionRefusedError(errno.ECONNREFUSED, "of the kernel"))
     assert isinstance(innermost(error), ConnectionRefusedError)
     assert text_of(error) == "ConnectionRefusedError: [Errno 111] of the kernel"
-    assert text_of(BadStatusLine("what the pool said")) == "BadStatusLine"
     assert text_of(TimeoutError()) == "TimeoutError"
 
 

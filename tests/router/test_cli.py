@@ -108,7 +108,7 @@ def test_help_explains_every_option(prog: str, capsys: pytest.CaptureFixture[str
     assert left.value.code == 0
     told = " ".join(capsys.readouterr().out.split())
     assert told.startswith(f"usage: {prog} ")
-    for part in ("--deadline-s S", "Bound on patience, both sends", "(default: 600.0)", "--metrics-prefix STR"):
+    for part in ("--deadline-s S", "Bound on a whole request", "(default: 3600.0)", "--metrics-prefix STR"):
         assert part in told
 
 

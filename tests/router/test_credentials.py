@@ -13,7 +13,7 @@ from router.core.cooldown import Standing
 from router.credentials import Credentials, Secret
 from tests.router import raw_pool
 from tests.router.live import CHAT, Live, live, until
-from tests.router.raw_pool import Behaviour, Call, RawPool, Refusing, head, ok
+from tests.router.raw_pool import Behaviour, RawPool, Refusing, listing, ok
 from tests.router.test_cli import ended, process, ready
 from tests.router.test_metrics import scrape
 from tests.router.test_trials import Returning, a_of, bench_a
@@ -21,15 +21,6 @@ from tests.router.test_trials import Returning, a_of, bench_a
 KEYS = {"a": "Bearer canary-of-a", "c": "Basic canary-of-c"}
 SECRETS: Mapping[str, Secret] = {pool: Secret(value) for pool, value in KEYS.items()}
 CLIENTS = {"Authorization": "Bearer canary-of-client", "x-request-id": "r-1"}
-
-
-async def listing(call: Call) -> None:
-    """Answer a request for the models too."""
-    if call.head.startswith(b"GET /v1/models "):
-        body = b'{"object": "list", "data": [{"id": "m"}]}'
-        await call.say(head(200, "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
-    else:
-        await ok(call)
 
 
 def seen_by(pool: RawPool) -> list[list[str]]:

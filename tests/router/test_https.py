@@ -2,6 +2,7 @@
 
 import asyncio
 import datetime as dt
+import os
 import socket
 import ssl
 from pathlib import Path
@@ -15,7 +16,7 @@ from router.settings import ShellConfig
 from router.tls import PoolTls, context_for
 from tests.router import raw_pool
 from tests.router.live import Live, client, live, until
-from tests.router.raw_pool import PLAIN, STREAM, TOKENS, Behaviour, Call, RawPool, head, ok
+from tests.router.raw_pool import PLAIN, STREAM, TOKENS, Behaviour, Call, RawPool, head, listing, ok
 from tests.router.test_trials import LISTS, Returning, a_of, bench_a
 
 RULES = RouterConfig(connect_timeout_s=1.0, deadline_s=20.0, patience_s=0.2)
@@ -174,8 +175,8 @@ async def test_a_handshake_that_hangs_is_unsent_within_the_connect_bound(host: s
 
 async def without_goodbye(call: Call) -> None:
     """End the connection as a wire that is cut would: no close_notify."""
-    peer: socket.socket = call.writer.get_extra_info("socket")
-    peer.shutdown(socket.SHUT_WR)
+    with socket.socket(fileno=os.dup(call.writer.get_extra_info("socket").fileno())) as peer:
+        peer.shutdown(socket.SHUT_WR)
     await call.until_client_leaves()
 
 
@@ -247,7 +248,7 @@ async def test_a_benched_pool_comes_back_by_a_trial_with_a_handshake_and_a_list_
     authority: Authority, tmp_path: Path
 ) -> None:
     knobs = RouterConfig(connect_timeout_s=1.0, deadline_s=10.0, cooldown_s=0.1, slow_start_s=0.0, connect_slow_s=0.5)
-    async with ReturningOverTls(authority.server()) as a, RawPool(ok) as b:
+    async with ReturningOverTls(authority.server()) as a, RawPool(listing) as b:
         async with live(tmp_path, a.url, b.url, rules=knobs, tls={"a": authority.believed()}) as router:
             await bench_a(router)
             await a.begin()

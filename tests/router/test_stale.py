@@ -5,9 +5,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from yarl import URL
 
 from router.settings import ShellConfig
+from router.upstream.connection import Connection
+from router.upstream.kept import Kept
+from router.upstream.origin import Origin
 from tests.router import raw_pool
 from tests.router.live import live
 from tests.router.raw_pool import Call, RawPool, ok
@@ -62,18 +64,20 @@ async def test_what_the_event_loop_has_not_seen_yet_is_found_at_the_socket(
         await ok(call)
         idle.append(socket.fromfd(call.writer.get_extra_info("socket").fileno(), socket.AF_INET, socket.SOCK_STREAM))
 
-    def ended_by_the_pool(base: str, target: str) -> URL:
+    take = Kept.take
+
+    def ended_by_the_pool(kept: Kept, origin: Origin) -> Connection | None:
         while idle:
             with idle.pop() as connection:
                 if unasked:
                     connection.send(unasked)
                 connection.shutdown(socket.SHUT_WR)
-        return URL(base + target)
+        return take(kept, origin)
 
     async with RawPool(remembered, keep=True) as pool:
         async with live(tmp_path, pool.url) as router:
             await router.ask()
-            monkeypatch.setattr("router.upstream.address", ended_by_the_pool)
+            monkeypatch.setattr(Kept, "take", ended_by_the_pool)
             for _ in range(5):
                 assert (await router.ask()).status == 200
         idle.pop().close()
@@ -97,17 +101,21 @@ async def test_an_answer_to_nothing_that_was_read_long_ago_is_dropped_with_its_c
         assert {row.outcome for row in router.rows()} == {("answered", "", 200)}
 
 
-async def test_a_pool_of_dead_connections_is_given_up_without_a_send(
+async def test_however_many_idle_connections_are_dead_the_request_gets_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with RawPool(ok, keep=True) as pool, RawPool(ok) as other:
-        async with live(tmp_path, pool.url, other.url) as router:
+    async def slow(call: Call) -> None:
+        await asyncio.sleep(0.1)
+        await ok(call)
+
+    async with RawPool(slow, keep=True) as pool:
+        async with live(tmp_path, pool.url) as router:
             await asyncio.gather(*(router.ask() for _ in range(20)))
-            monkeypatch.setattr("router.upstream.is_dead", lambda _: True)
-            told = await router.ask()
-        assert (told.status, told.headers["x-pooldrill-pool"]) == (200, "b")
-        failed = router.rows()[-2]
-        assert (failed.outcome, failed.blame, failed.slot_taken) == (("unsent", "stale", None), "nobody", False)
+            assert pool.connections == 20
+            monkeypatch.setattr(Connection, "is_dead", lambda _: True)
+            assert (await router.ask()).status == 200
+        assert pool.connections == 21
+        assert [row.outcome for row in router.rows()] == [("answered", "", 200)] * 21
 
 
 async def test_a_pool_that_drops_a_request_on_a_reused_connection_blames_nobody(tmp_path: Path) -> None:

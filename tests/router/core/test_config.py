@@ -12,6 +12,9 @@ COUNTS = [field.name for field in fields(RouterConfig) if field.type is int]
 MAY_BE_ZERO = [
     "chain_retries_max",
     "connect_slow_s",
+    "first_byte_timeout_s",
+    "total_timeout_s",
+    "upload_timeout_s",
     "retry_after_spread_s",
     "slow_start_s",
     "queue_max",

@@ -54,7 +54,7 @@ def mutate(monkeypatch: pytest.MonkeyPatch, where: ModuleType, function: str, ol
 def worlds() -> None:
     """Run random worlds until one of them breaks a law."""
     draws = random.Random(2)
-    for _ in range(150):
+    for _ in range(400):
         drawn_world(draws, 40)
 
 

@@ -53,6 +53,8 @@ SHAPES: tuple[Shape, ...] = (
 )
 SESSIONS = (None, None, "s", "t")
 
+ENDS = [*(End.COMPLETE, End.BROKEN, End.IDLE) * 3, End.TOTAL, End.DEADLINE]
+
 
 def _tight(**knobs: object) -> RouterConfig:
     """Return knobs so narrow that every bound is met within a few steps."""
@@ -397,7 +399,7 @@ def _drawn_step(draws: random.Random) -> Step:
             return (kind, deadline_s, retries_left, draws.choice(SESSIONS), draws.choice([0, 10, 60]))
         case "resume":
             outcomes = OUTCOMES[: len(UNSENT_CAUSES)] if draws.random() < 0.5 else OUTCOMES
-            return (kind, which, draws.choice(outcomes), draws.choice(list(End)))
+            return (kind, which, draws.choice(outcomes), draws.choice(ENDS))
         case "trial":
             return (kind, which, draws.choice(["ok", "ok", "timeout"]))
         case "clock":

@@ -1,31 +1,26 @@
-"""From what an HTTP client library raises to the cause that logs, metrics and records name.
+"""From what the network raises to the cause that logs, metrics and records name.
 
 Nothing here decides whether a request may be sent again: that is the body slot's doing alone.
 """
 
 import errno
+import socket
 import ssl
 from collections.abc import Mapping
 
-import aiohttp
-from aiohttp.http_exceptions import HttpProcessingError
-
-from router.body import StaleConnection
 from router.core.delivery import Cause
+from router.upstream.faults import Late, Lost, NotHttp
 
 _BY_KIND: tuple[tuple[type[BaseException], Cause], ...] = (
-    (StaleConnection, Cause.STALE),
-    (aiohttp.ClientConnectorDNSError, Cause.NAME_LOOKUP),
-    (aiohttp.ClientSSLError, Cause.TLS),
+    (Lost, Cause.LOST),
+    (NotHttp, Cause.PROTOCOL),
+    (socket.gaierror, Cause.NAME_LOOKUP),
     (ssl.SSLError, Cause.TLS),
-    (aiohttp.ConnectionTimeoutError, Cause.CONNECT_TIMEOUT),
-    (aiohttp.ServerDisconnectedError, Cause.LOST),
-    (aiohttp.ClientResponseError, Cause.PROTOCOL),
-    (HttpProcessingError, Cause.PROTOCOL),
-    (TimeoutError, Cause.DEADLINE),
+    (ssl.CertificateError, Cause.TLS),
+    (TimeoutError, Cause.CONNECT_TIMEOUT),
     (ConnectionError, Cause.RESET),
 )
-"""First match wins, over the whole chain of an error, outermost first; at each link the errno is asked before."""
+"""First match wins, over the whole chain of an error, outermost first."""
 
 _BY_ERRNO: Mapping[int, Cause] = {
     errno.ECONNREFUSED: Cause.REFUSED,
@@ -44,6 +39,10 @@ _BY_ERRNO: Mapping[int, Cause] = {
     errno.EPIPE: Cause.RESET,
 }
 
+_OF_NAMES_AND_TLS = (socket.gaierror, ssl.SSLError)
+"""OSErrors whose numbers are not the kernel's."""
+
+_OF_A_CONNECT = frozenset((Cause.CONNECT_TIMEOUT, Cause.TLS))
 _OF_A_DEAD_CONNECTION = frozenset((Cause.LOST, Cause.RESET))
 
 
@@ -55,9 +54,7 @@ def cause_of(error: BaseException, *, connected: bool, reused: bool) -> Cause:
     cause = _first_known(error)
     if cause is None:
         return Cause.LOST if connected else Cause.UNREACHABLE
-    if not connected and cause is Cause.DEADLINE:  # a deadline that ends a connect is its time-out
-        return Cause.CONNECT_TIMEOUT
-    if connected and cause is Cause.CONNECT_TIMEOUT:  # the kernel gave up on a connection that stood
+    if connected and cause in _OF_A_CONNECT:  # the kernel, or TLS, gave up on a connection that stood
         cause = Cause.RESET
     return Cause.STALE if reused and cause in _OF_A_DEAD_CONNECTION else cause
 
@@ -70,17 +67,19 @@ def innermost(error: BaseException) -> BaseException:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the innermost error in words, but nothing of what a pool said."""
+    """Return the innermost error in words."""
     inner = innermost(error)
-    if isinstance(inner, (HttpProcessingError, aiohttp.ClientResponseError)):
-        return type(inner).__name__
     return f"{type(inner).__name__}: {inner}" if str(inner) else type(inner).__name__
 
 
 def _first_known(error: BaseException | None) -> Cause | None:
     while error is not None:
-        if isinstance(error, OSError) and (known := _BY_ERRNO.get(error.errno or 0)) is not None:
-            return known
+        if isinstance(error, Late):
+            return error.cause
+        if isinstance(error, OSError) and not isinstance(error, _OF_NAMES_AND_TLS):
+            known = _BY_ERRNO.get(error.errno or 0)
+            if known is not None:
+                return known
         for kind, cause in _BY_KIND:
             if isinstance(error, kind):
                 return cause

@@ -1,0 +1,332 @@
+"""One connection to a frontend: a request out, its answer in, one at a time.
+
+Laws
+1. Every byte that came before a loss is passed on before the loss is told. So nothing is read while nobody takes it:
+   the rest, the loss included, waits in the kernel.
+2. What comes while no request is under way is an answer to nothing, and ends the connection.
+3. Pieces of an answer go from the socket to their taker in one call, without a task in between, and none is kept.
+4. One timer a connection. It is set when a bound comes closer, never for a piece: a piece leaves its time, and the
+   timer looks when it fires.
+"""
+
+import asyncio
+import select
+from collections.abc import Callable
+from typing import Protocol
+
+from router.tls import said_goodbye
+from router.upstream.answer import AnswerReader, Head
+from router.upstream.bounds import Bounds, Phase
+from router.upstream.faults import Late, Lost, NotHttp
+from router.upstream.origin import Origin
+
+PIECE_BYTES = 256 * 2**10
+"""A request is written in pieces of this size, each when the connection has taken the one before."""
+HELD_BYTES_MAX = 64 * 2**10
+"""So much of an answer may wait for its taker, and one read of the socket on top of it."""
+
+
+class Taker(Protocol):
+    """Where the pieces of an answer go."""
+
+    def take(self, data: bytes, *, last: bool) -> bool:
+        """Take a piece, `last` if none can follow; True: take no more until somebody has looked."""
+        ...
+
+
+class Connection(asyncio.Protocol):
+    """A connection to `origin`; `on_end` is told when it has ended."""
+
+    __slots__ = (
+        "_bounds", "_held_bytes", "_loop", "_on_end", "_on_written", "_phase", "_poll", "_reader", "_rest",
+        "_since_s", "_taker", "_timer", "_unsent_bytes", "_waiter", "_writing_paused", "closed", "failure",
+        "idle_until_s", "origin", "stopped", "transport", "used",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, on_end: "Callable[[Connection], None]") -> None:
+        self._loop = loop
+        self._on_end = on_end
+        self.origin = origin
+        self.transport: asyncio.Transport | None = None
+        self.used = False
+        """It has served a request."""
+        self.closed = False
+        self.failure: Exception | None = None
+        """Why the answer did not come, or not whole."""
+        self.idle_until_s = float("inf")
+        """When a connection without a request is closed."""
+        self._reader = AnswerReader()
+        self._phase = Phase.IDLE
+        self._bounds: Bounds | None = None
+        self._since_s = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._taker: Taker | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._on_written: Callable[[], None] | None = None
+        self._rest: memoryview | None = None
+        self._unsent_bytes = 0
+        self._writing_paused = False
+        self._held_bytes = 0
+        self.stopped = False
+        """Nothing is read, until `read_on`."""
+        self._poll: select.poll | None = None
+
+    # ---- one request after the other
+
+    def hand_over(self, head: bytes, body: bytes, bounds: Bounds, on_written: Callable[[], None] | None = None) -> None:
+        """Write a request; `on_written` is called once it has gone. Its answer is waited for with `answered`."""
+        transport = self.transport
+        assert transport is not None, "a request goes out on a connection that stands"
+        self.used = True
+        self._bounds = bounds
+        self._on_written = on_written
+        self._reader.begin()
+        self._phase, self._since_s = Phase.UPLOAD, self._loop.time()
+        if len(body) <= PIECE_BYTES:
+            transport.write(head + body)
+        else:
+            transport.write(head)
+            self._rest = memoryview(body)
+        self._write_on()
+        if self._phase is Phase.UPLOAD:
+            self._watch()
+
+    async def answered(self) -> Head | None:
+        """Wait for the head of the answer; None: `failure` says why there is none."""
+        while self._reader.head is None and not self.closed:
+            await self.changed()
+        return self._reader.head
+
+    async def changed(self) -> None:
+        """Wait until the answer's head or end has come, or its taker wants somebody to look."""
+        self._waiter = self._loop.create_future()
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+
+    @property
+    def over_s(self) -> float:
+        """Return when the request under way must have had its last byte."""
+        return float("inf") if self._bounds is None else self._bounds.over_s
+
+    @property
+    def whole(self) -> bool:
+        """Tell whether the answer has ended by its own framing."""
+        return self._reader.whole
+
+    def pass_to(self, taker: Taker) -> bytes:
+        """Give every further piece to `taker`; returns what has come already."""
+        self._taker = taker
+        held, self._held_bytes = self._reader.take(), 0
+        if self.stopped:
+            self.read_on()
+        return held
+
+    def stop_reading(self) -> None:
+        """Leave in the kernel what comes, until `read_on`; silence is nobody's fault meanwhile."""
+        if self.transport is not None and not self.stopped:
+            self.stopped = True
+            self.transport.pause_reading()
+
+    def read_on(self) -> None:
+        """Read again."""
+        if self.transport is not None and self.stopped:
+            self.stopped = False
+            self._since_s = self._loop.time()
+            self.transport.resume_reading()
+            self._watch()
+
+    def finished(self) -> bool:
+        """Take the request off the connection; False: it cannot serve another, and should be cut."""
+        head = self._reader.head
+        can_go_on = (
+            self._reader.whole
+            and not self._reader.spoilt
+            and head is not None
+            and head.keeps
+            and not self.closed
+            and self._rest is None
+            and not self._writing_paused
+        )
+        self._phase, self._taker, self._bounds = Phase.IDLE, None, None
+        if can_go_on and self.stopped:
+            self.read_on()
+        return can_go_on
+
+    def keep_until(self, until_s: float) -> None:
+        """Close the connection then, unless a request came in between."""
+        self.idle_until_s = until_s
+        self._watch()
+
+    def cut(self) -> None:
+        """End the connection at once; what is left of an upload is thrown away."""
+        if self._phase is not Phase.IDLE and self.failure is None and not self._reader.whole:
+            self.failure = Lost("the router has cut the connection")
+        self._close()
+        if self.transport is not None:
+            self.transport.abort()
+
+    def is_dead(self) -> bool:
+        """Tell whether an idle connection has been closed by the other side, or has said something unasked.
+
+        Looks at the socket itself, since the event loop may not have come round to it yet. Over TLS unasked bytes may
+        be the protocol's own, so there only the end of the connection counts.
+        """
+        if self.closed or self.transport is None or self.transport.is_closing():
+            return True
+        if self._poll is None:
+            socket = self.transport.get_extra_info("socket")
+            if socket is None:  # a network that is not the kernel's
+                return False
+            ends = getattr(select, "POLLRDHUP", 0)
+            self._poll = select.poll()
+            tls = self.transport.get_extra_info("ssl_object") is not None
+            self._poll.register(socket.fileno(), ends if tls else ends | select.POLLIN)
+        return bool(self._poll.poll(0))
+
+    # ---- called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        # So that the end of an upload is seen, not only its beginning; with 0 asyncio's TLS pauses for nothing at all.
+        transport.set_write_buffer_limits(high=0 if transport.get_extra_info("ssl_object") is None else 1)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what was read and pass it on."""
+        if self._phase is Phase.IDLE:
+            self.cut()
+            return
+        reader = self._reader
+        self._since_s = self._loop.time() if self._phase is Phase.BODY else self._since_s
+        try:
+            reader.feed(data)
+        except NotHttp as fault:
+            self._pass_on(last=False)
+            self._fail(fault)
+            return
+        if self._taker is None:
+            self._hold(len(data))
+        else:
+            self._pass_on(last=reader.whole)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Take note of the end; an answer that only the connection ends may be whole."""
+        head = self._reader.head
+        ends_the_answer = head is not None and not head.framed and error is None and self._was_told_goodbye()
+        if self._phase is not Phase.IDLE and not self._reader.whole and not ends_the_answer and self.failure is None:
+            self.failure = Lost("the pool closed the connection") if error is None else error
+        self.transport = self._poll = None
+        self._close()
+        self._on_end(self)
+        self._wake()
+
+    def pause_writing(self) -> None:
+        """Write no more."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Write the next piece: everything before it has gone."""
+        self._writing_paused = False
+        if self._phase is not Phase.IDLE:
+            self._since_s = self._loop.time() if self._phase is Phase.UPLOAD else self._since_s
+            self._write_on()
+
+    # ---- inside
+
+    def _was_told_goodbye(self) -> bool:
+        """Tell whether an end of the connection is the other side's; over TLS anybody in between could make one."""
+        return self.transport is not None and said_goodbye(self.transport)
+
+    def _close(self) -> None:
+        self.closed = True
+        self._rest = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _write_on(self) -> None:
+        """Write as much of the request as the connection takes."""
+        transport = self.transport
+        while self._rest is not None and not self._writing_paused and transport is not None:
+            piece, rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
+            self._rest = rest if len(rest) else None
+            transport.write(piece)
+        if self._rest is not None or self._writing_paused:
+            return
+        if self._on_written is not None:
+            told, self._on_written = self._on_written, None
+            told()
+        if self._phase is Phase.UPLOAD:
+            self._phase, self._since_s = Phase.HEAD, self._loop.time()
+            self._watch()
+
+    def _hold(self, size: int) -> None:
+        """Keep what came before its taker, a head included."""
+        if self._reader.head is None:
+            return
+        if self._phase is not Phase.BODY:
+            self._phase, self._since_s = Phase.BODY, self._loop.time()
+            self._watch()
+        self._held_bytes += size
+        if self._held_bytes > HELD_BYTES_MAX:
+            self.stop_reading()
+        self._wake()
+
+    def _pass_on(self, *, last: bool) -> None:
+        """Give the taker what came."""
+        taker, pieces = self._taker, self._reader.pieces
+        if taker is None:
+            return
+        if (pieces or last) and taker.take(self._reader.take(), last=last):
+            self.stop_reading()
+            self._wake()
+        elif last:
+            self._wake()
+
+    def _fail(self, failure: Exception) -> None:
+        self.failure = failure
+        self.cut()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _watch(self) -> None:
+        """See to it that the timer fires no later than the next bound is reached."""
+        due_s = self.idle_until_s if self._bounds is None else self._bounds.next(self._phase, self._since_s)[0]
+        if self._timer is None or due_s < self._timer.when():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None if due_s == float("inf") else self._loop.call_at(due_s, self.look)
+
+    def look(self) -> None:
+        """End what has taken too long."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        if self._bounds is None:
+            if now >= self.idle_until_s:
+                self.cut()
+            else:
+                self._watch()
+            return
+        self._note_progress(now)
+        due_s, cause = self._bounds.next(self._phase, self._since_s)
+        if now >= due_s:
+            self._fail(Late(cause, self._bounds.words(cause)))
+        else:
+            self._watch()
+
+    def _note_progress(self, now: float) -> None:
+        """Find out what leaves no time of its own: bytes of an upload that went, and a taker that is waited for."""
+        if self.stopped and self._phase is Phase.BODY:
+            self._since_s = now
+        if self._phase is Phase.UPLOAD and self.transport is not None:
+            unsent_bytes = self.transport.get_write_buffer_size() + (0 if self._rest is None else len(self._rest))
+            if unsent_bytes != self._unsent_bytes:
+                self._unsent_bytes, self._since_s = unsent_bytes, now
