@@ -183,10 +183,9 @@ class _Starter:
 
     async def _frontend(self, part: Part) -> Child:
         told = frontend_process.arguments(
-            pool=part.pool.id,
+            part.pool,
             name=part.name,
-            model=part.pool.model,
-            service=part.pool.service,
+            seed=self._scenario.seed,
             port=part.port,
             control_port=part.control_port,
             log=part.log,

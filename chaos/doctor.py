@@ -29,7 +29,7 @@ from chaos.ports import LOOPBACK, PortError, PortReservations
 from chaos.processes import Children, ProcessError
 from chaos.provision import SERVER_VERSION, ProvisionError, Server, find_server
 from chaos.toxiproxy import Toxiproxy, ToxiproxyError
-from scenarios.spec import Service
+from scenarios.spec import Pool
 
 GONE_WAIT_S = 2.0
 GONE_POLL_S = 0.01
@@ -119,9 +119,7 @@ async def _target(server: Server, scratch: Path) -> AsyncIterator[Target]:
 async def _frontend(port: int, log_path: Path) -> AsyncIterator[FrontendService]:
     log = EventLog(log_path)
     clock = asyncio.get_running_loop().time
-    frontend = FrontendService(
-        pool="doctor", name="doctor-0", model="drill-model", service=Service(), log=log, clock=clock
-    )
+    frontend = FrontendService(Pool(id="doctor"), name="doctor-0", seed=0, log=log, clock=clock)
     listener = Listener(frontend)
     try:
         await listener.open(LOOPBACK, port)

@@ -105,6 +105,8 @@ def fault_of(planned: spec.Fault, model: str) -> Fault:
         case "cut":
             assert planned.after_events is not None, "the loader asks for it"
             return Cut(wire_bytes(planned.after_events, model=model))
+        case "capacity_loss" | "slow_down" | "errors":
+            raise FaultError(f"{planned.kind} at {planned.pool} is modelled only")
 
 
 async def play(courses: Sequence[Course], start_s: float) -> None:

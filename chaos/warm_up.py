@@ -13,7 +13,7 @@ from chaos.frontend.connection import Listener
 from chaos.frontend.log import EventLog
 from chaos.frontend.service import FrontendService
 from chaos.ports import LOOPBACK, PortReservations
-from scenarios.spec import Load, Service
+from scenarios.spec import Load, Pool, Service
 
 SERVICE = Service(first_token_s=0, token_gap_s=0, tokens=2)
 ROUNDS = 2
@@ -37,7 +37,8 @@ async def warm_up(clients: list[tuple[Load, Client]]) -> None:
 async def _warm(load: Load, client: Client, port: int) -> None:
     log = EventLog(Path(os.devnull))
     clock = asyncio.get_running_loop().time
-    service = FrontendService(pool="warm", name="warm-0", model=load.model, service=SERVICE, log=log, clock=clock)
+    pool = Pool(id="warm", model=load.model, service=SERVICE)
+    service = FrontendService(pool, name="warm-0", seed=0, log=log, clock=clock)
     listener = Listener(service)
     await listener.open(LOOPBACK, port)
     try:

@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from router.answers import json_answer
+from router.buffered import BufferedBytes
 from router.chat import Chat
 from router.clock import LoopClock, zoned
 from router.connection import Bounds
@@ -44,9 +45,18 @@ LOOPBACK = "127.0.0.1"
 class App:
     """A router that listens. Made by `running`."""
 
-    def __init__(self, settings: Settings, policy: Policy, public: Listener, admin: Listener | None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        policy: Policy,
+        buffered: BufferedBytes,
+        *,
+        public: Listener,
+        admin: Listener | None,
+    ) -> None:
         self.settings = settings
         self.policy = policy
+        self.buffered = buffered
         self.public = public
         self.admin = admin
 
@@ -84,12 +94,13 @@ async def running(
         policy.usable.on_standing = journal.standing
         policy.alarms.on_event = journal.alarm
         await last_to_first.enter_async_context(trying(policy, upstream))
+        intake = Intake(settings.shell)
         chat = Chat(
             policy,
             upstream,
             journal,
             clock=clock,
-            intake=Intake(settings.shell),
+            intake=intake,
             via=f"pooldrill-{secrets.token_hex(4)}",
             on_first_byte=on_first_byte,
         )
@@ -111,7 +122,7 @@ async def running(
             if listener is not None:
                 last_to_first.push_async_callback(listener.close)
                 await listener.open()
-        yield App(settings, policy, public, admin)
+        yield App(settings, policy, intake.buffered, public=public, admin=admin)
 
 
 async def run(settings: Settings, worker: Worker | None = None) -> None:
@@ -156,7 +167,11 @@ def _public_front(chat: Chat, models: Models, on_refused: OnRefused) -> Front:
 
 def _bounds(settings: Settings) -> Bounds:
     shell = settings.shell
-    return Bounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
+    return Bounds(
+        head_timeout_s=shell.head_timeout_s,
+        keep_alive_s=shell.keep_alive_timeout_s,
+        connections_max=shell.connections_max,
+    )
 
 
 def _admin(

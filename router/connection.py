@@ -3,9 +3,9 @@
 Laws
 1. What is not HTTP/1.1 is answered once, in the shape of every other error, and the connection is closed.
 2. A body whose framing breaks ends the wait for it at once (aiohttp 3.14.5 lets it wait for ever).
-3. An answer that comes before the request is whole can be read: the writing side is closed after it, and what the
-   client still sends is thrown away for a while; a connection closed with bytes unread would be reset, which can take
-   the answer back.
+3. The last answer of a connection can be read, also by a client that is still sending: the writing side is closed after
+   it, and what comes is thrown away for a while (RFC 9112, 9.6). A connection closed with bytes unread would be reset,
+   which can take the answer back.
 4. A head has a time-out and a size of its own, besides those of its single lines.
 """
 
@@ -13,7 +13,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import StreamReader, web
+from aiohttp import HttpVersion11, StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
@@ -21,9 +21,10 @@ from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from router.answers import error, raw_error
 from router.core.delivery import Delivery
 from router.core.refusal import Code
-from router.front import Front
+from router.front import FAULT, Front
 from router.headers import DELIVERY
 from router.intake import BodyBroken
+from router.strictness import fault_of
 
 LINGER_S = 30.0
 """How long at most what a refused client still sends is read and thrown away."""
@@ -33,6 +34,8 @@ HEAD_BYTES_MAX = 128 * 2**10
 """Longest head that comes in more than one piece; one piece has at most 256 KiB."""
 OVERLOADED_RETRY_S = 5
 """What a client over the number of connections is told to wait."""
+NO_REQUEST = "UNKNOWN"
+"""What aiohttp (3.14.5) gives as the method of bytes that are no request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,7 @@ class Bounds:
 
     head_timeout_s: float
     connections_max: int
+    keep_alive_s: float = 75.0
 
 
 class Server(web.Server):
@@ -71,11 +75,17 @@ class Server(web.Server):
         writer: AbstractStreamWriter,
         task: "asyncio.Task[None]",
     ) -> web.BaseRequest:
+        fault = fault_of(message)
         # What follows a request for an upgrade that is not granted is lost where it came in the same piece (aiohttp
         # 3.14.5), and then nobody knows where the next request begins.
-        if self.front.draining or message.upgrade:
+        if fault is not None or message.method == NO_REQUEST:
+            message = message._replace(should_close=True, version=HttpVersion11)  # else the answer had its version
+        elif self.front.draining or message.upgrade:
             message = message._replace(should_close=True)
-        return web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+        request = web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+        if fault is not None:
+            request[FAULT] = fault
+        return request
 
 
 class ClientConnection(web.RequestHandler):
@@ -156,7 +166,7 @@ class ClientConnection(web.RequestHandler):
         if (unread or self._broken) and not resp.prepared:
             resp.force_close()
         told = await super().finish_response(request, resp, start_time)
-        if (unread or self._discarding) and not resp.keep_alive and self.transport is not None:
+        if not resp.keep_alive and self.transport is not None:
             await self._linger()
         return told
 

@@ -7,11 +7,12 @@ from aiohttp import web
 from router.answers import error, json_answer
 from router.core.refusal import Code
 from router.headers import REQUEST_ID, plain
-from router.strictness import fault_of
 
 OnRefused = Callable[[Code, str], None]
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = dict[tuple[str, str], Handler]
+FAULT = web.RequestKey("fault", str)
+"""Key of a request: what is wrong with its head, if anything is."""
 PATH_SHOWN_MAX = 200
 """So much of a path that is not served is quoted in the answer."""
 
@@ -40,7 +41,7 @@ class Front:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        fault = fault_of(request)
+        fault = request.get(FAULT)
         if fault is not None:
             return self._malformed(fault)
         handler = self._routes.get((request.method, request.rel_url.raw_path), self._not_found)
@@ -65,7 +66,9 @@ class Front:
         request_id = plain(request.headers, REQUEST_ID)
         methods = self._methods.get(request.rel_url.raw_path)
         if methods is None:
+            self.on_refused(Code.NOT_FOUND, "No such path is served here.")
             return error(Code.NOT_FOUND, f"{asked}: known are {', '.join(self._methods)}.", request_id=request_id)
+        self.on_refused(Code.METHOD_NOT_ALLOWED, f"{request.rel_url.raw_path} does not take this method.")
         answer = error(Code.METHOD_NOT_ALLOWED, f"{asked}: it takes {' and '.join(methods)}.", request_id=request_id)
         answer.headers["Allow"] = ", ".join(methods)
         return answer

@@ -11,8 +11,6 @@ from router.front import Front
 
 BACKLOG = 1024
 """Connections the kernel may hold until they are accepted."""
-KEEP_ALIVE_S = 75.0
-"""How long a client's idle connection is kept."""
 HEADER_BYTES_MAX = 32 * 2**10
 """Longest request line and longest header."""
 CLEAN_UP_S = 0.1
@@ -63,6 +61,11 @@ class Listener:
         host, port = self._sockets.sockets[0].getsockname()[:2]
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
+    @property
+    def connections(self) -> int:
+        """Connections of clients that are open."""
+        return 0 if self._server is None else len(self._server.connections)
+
     async def open(self) -> None:
         """Begin to listen. Raises CannotStart."""
         self._server = Server(
@@ -70,7 +73,7 @@ class Listener:
             self._bounds,
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=self._bounds.keep_alive_s,
             max_line_size=HEADER_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
         )

@@ -28,6 +28,8 @@ class ShellConfig:
     """Longest silence between two pieces of a request's body; else 408."""
     head_timeout_s: float = 10.0
     """Longest time from the first byte of a request's head to its end; else 408."""
+    keep_alive_timeout_s: float = 75.0
+    """How long a client's idle connection is kept."""
     connections_max: int = 16_384
     """Connections of clients at one time; one too many is answered 503 and closed."""
     reuse_idle_s: float = 4.0

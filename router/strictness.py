@@ -13,21 +13,22 @@ router does. So it is refused, and the connection is closed.
 
 import re
 
-from aiohttp import HttpVersion10, HttpVersion11, web
+from aiohttp import HttpVersion10, HttpVersion11
+from aiohttp.http import RawRequestMessage
 
 _HOST = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=%-]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _URL = re.compile(r"https?://[^/?@]+(?:[/?]|$)", re.IGNORECASE)
 
 
-def fault_of(request: web.BaseRequest) -> str | None:
+def fault_of(message: RawRequestMessage) -> str | None:
     """Return what is wrong with a request's head, in words without anything of it; None: nothing is."""
-    version, headers = request.version, request.headers
+    version, headers = message.version, message.headers
     if version not in (HttpVersion10, HttpVersion11):
         return "The version is neither HTTP/1.1 nor HTTP/1.0."
-    if "Transfer-Encoding" in headers and not _is_chunked(request):
+    if "Transfer-Encoding" in headers and not _is_chunked(message):
         return "Transfer-Encoding must be chunked and nothing else, without Content-Length, in HTTP/1.1."
-    target = request.raw_path
-    if target[:1] != "/" and not _is_absolute(request):
+    target = message.path
+    if target[:1] != "/" and not _is_absolute(message):
         return "The request's target is neither a path nor an http URL."
     if "#" in target:
         return "The request's target has a fragment."
@@ -36,13 +37,13 @@ def fault_of(request: web.BaseRequest) -> str | None:
     return None
 
 
-def _is_chunked(request: web.BaseRequest) -> bool:
-    coding = request.headers.getall("Transfer-Encoding")
-    alone = len(coding) == 1 and "Content-Length" not in request.headers
-    return alone and coding[0].lower() == "chunked" and request.version == HttpVersion11
+def _is_chunked(message: RawRequestMessage) -> bool:
+    coding = message.headers.getall("Transfer-Encoding")
+    alone = len(coding) == 1 and "Content-Length" not in message.headers
+    return alone and coding[0].lower() == "chunked" and message.version == HttpVersion11
 
 
-def _is_absolute(request: web.BaseRequest) -> bool:
-    if request.method == "OPTIONS" and request.raw_path == "*":
+def _is_absolute(message: RawRequestMessage) -> bool:
+    if message.method == "OPTIONS" and message.path == "*":
         return True
-    return request.method != "CONNECT" and _URL.match(request.raw_path) is not None
+    return message.method != "CONNECT" and _URL.match(message.path) is not None

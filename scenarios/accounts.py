@@ -163,8 +163,14 @@ def _requests_counted(record: Record) -> Iterator[str]:
         return
     if any(request.end not in ("done", "reset") for request in seen):
         return  # who left first, client or router, is seen differently from both ends
-    codes = Counter(request.code or str(request.status) for request in seen)
+    codes = Counter(_counted_as(request) for request in seen)
     for code in sorted(codes.keys() | {m.labels["code"] for m in record.metrics if m.name == "client_requests_total"}):
         told = _total(record, "client_requests_total", code=code)
         if told != codes[code]:
             yield f"client_requests_total{{code={code}}} is {told:g}, clients saw {codes[code]}"
+
+
+def _counted_as(request: Request) -> str:
+    """Return what the router counts an answer as: by its own code, or by the status if the answer is a pool's."""
+    own = request.code if request.delivery != "answered" else None
+    return own or str(request.status)

@@ -7,6 +7,7 @@ from router.core.budgets.kinds import check_budget
 from router.core.budgets.retry_budget import BudgetError
 from scenarios.keys import nearest
 from scenarios.layers import Layer
+from scenarios.measures.names import PLAIN, is_measure
 from scenarios.presets import layer_preset_names
 from scenarios.problem import Problem
 from scenarios.spec import MODELLED_FAULTS, Fault, Load, Pool, Scenario, Semantics
@@ -143,5 +144,9 @@ def _whole(scenario: Scenario) -> Iterator[Problem]:
     if scenario.warm_up_s >= scenario.duration_s:
         yield Problem("warm_up_s", f"{scenario.warm_up_s:g} leaves nothing of the run", "less than duration_s")
     for name, (low, high) in scenario.expect.measures.items():
+        if not is_measure(name):
+            meant = nearest(name, PLAIN)
+            remedy = f"did you mean {meant}?" if meant else f"one of {', '.join(PLAIN)}"
+            yield Problem(f"expect.measures.{name}", "there is no such measure", remedy)
         if not low <= high:
             yield Problem(f"expect.measures.{name}", f"[{low:g}, {high:g}] is no range", "[low, high], low <= high")

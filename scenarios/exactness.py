@@ -51,6 +51,13 @@ def _random(scenario: Scenario) -> Iterator[Problem]:
         if load.arrivals != "even":
             remedy = 'arrivals = "even", or exact = false'
             yield Problem(f"load[{index}].arrivals", f"{load.arrivals} arrivals cannot be exact", remedy)
+    for index, pool in enumerate(scenario.pools):
+        if pool.service.kind not in ("tokens", "deterministic"):
+            what = f"{pool.service.kind} cannot be exact: how long an answer takes is not known beforehand"
+            yield Problem(f"pools[{index}].service.kind", what, 'kind = "tokens", or exact = false')
+        if pool.slots is not None:
+            what = "cannot be exact: who waits, and who is rejected, turns on who came first"
+            yield Problem(f"pools[{index}].slots", what, "leave it out, or exact = false")
 
 
 def _resends(scenario: Scenario) -> Iterator[Problem]:

@@ -1,18 +1,20 @@
 """What a scenario plans: every operation with its id and its intended start."""
 
+from collections.abc import Iterable
+from itertools import repeat
 from typing import NamedTuple
 
-from scenarios.spec import Router, Scenario
+from scenarios.spec import Load, Router, Scenario
 from scenarios.world.arrivals import Ask, arrivals, asks
 
 
 class Planned(NamedTuple):
-    """One operation that will be made: its load entry, its intended start in seconds, what it asks."""
+    """One operation that will be made: its load entry, its intended start in seconds, what it asks if that matters."""
 
     load: int
     turn: int
     t_s: float
-    ask: Ask = Ask()
+    ask: Ask | None = None
 
     @property
     def operation_id(self) -> str:
@@ -26,9 +28,17 @@ def plan(scenario: Scenario, seed: int | None = None) -> list[Planned]:
     found = [
         Planned(index, turn, t_s, ask)
         for index, load in enumerate(scenario.load)
-        for turn, (t_s, ask) in enumerate(zip(arrivals(load, chosen, index), asks(load, chosen, index), strict=False))
+        for turn, (t_s, ask) in enumerate(
+            zip(arrivals(load, chosen, index), _asks(scenario, load, chosen, index), strict=False)
+        )
     ]
     return sorted(found, key=lambda planned: planned.t_s)
+
+
+def _asks(scenario: Scenario, load: Load, seed: int, index: int) -> Iterable[Ask | None]:
+    """Return what operations ask, where a pool cares or a session belongs to them."""
+    cares = any(pool.service.kind == "by_tokens" for pool in scenario.pools if pool.model == load.model)
+    return asks(load, seed, index) if cares or load.sessions else repeat(None)
 
 
 def first_connect_max_s(router: Router) -> float:

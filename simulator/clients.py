@@ -14,6 +14,7 @@ from scenarios.plan import Planned
 from scenarios.record import Operation, Request, RequestEnd
 from scenarios.spec import Load
 from scenarios.world.answers import DONE
+from scenarios.world.arrivals import Ask
 from scenarios.world.sdk_schedule import Result, SdkSchedule
 from scenarios.world.streams import stream
 from simulator.connection import Close, Connection, Head, Piece
@@ -66,7 +67,8 @@ class Clients:
         taken = 0
         while True:
             request_id, headers = f"{operation_id}-r{taken}", _headers(load, taken)
-            exchange = _Exchange(self._env, Chat(operation_id, request_id, load.model, load.stream, headers))
+            chat = Chat(operation_id, request_id, load.model, load.stream, headers, planned.ask or Ask())
+            exchange = _Exchange(self._env, chat)
             yield from exchange.run(Connection(self._env, self._timers), load, self._server)
             self._journal.requests.append(exchange.row(taken))
             sleep_s = schedule.sleep_before_retry_s(exchange.result, retries_taken=taken, draws=draws)

@@ -35,10 +35,11 @@ def collect(
     samples = (Sample(kind="in_flight", source=pool, value=float(n), t=end_s) for pool, n in policy.in_flight().items())
     metrics = sorted(_metrics(policy.tally), key=lambda metric: (metric.name, sorted(metric.labels.items())))
     rows: list[Row] = [*operations, *requests, *sends, *journal.pool_events, *faults, *samples]
-    return Record(_meta(scenario), [*map(_rounded, rows), *metrics])
+    return Record(meta_of(scenario), [*map(_rounded, rows), *metrics])
 
 
-def _meta(scenario: Scenario) -> Meta:
+def meta_of(scenario: Scenario) -> Meta:
+    """Return the first row of a modelled run's record."""
     return Meta(
         scenario=scenario,
         seed=scenario.seed,

@@ -1,6 +1,6 @@
 """A fake frontend of a pool in the model, with the behaviour and the text of the real one."""
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -9,8 +9,12 @@ import simpy
 from scenarios.record import EventKind, PoolEvent
 from scenarios.spec import Pool
 from scenarios.world import answers
+from scenarios.world.arrivals import Ask
+from scenarios.world.station import Entry, Note, Refusal, Station
 from simulator.connection import Close, Connection, Head
+from simulator.desk import Desk
 from simulator.journal import Journal
+from simulator.timers import Timers
 
 
 class Chat(NamedTuple):
@@ -22,6 +26,7 @@ class Chat(NamedTuple):
     stream: bool
     headers: Mapping[str, str] = MappingProxyType({})
     """What its client tells of retries and time-outs."""
+    ask: Ask = Ask()
 
 
 class Drops:
@@ -34,13 +39,17 @@ class Drops:
 
 
 class Frontend:
-    """One frontend of a pool; it works on everything at once, each at the full speed of its service."""
+    """One frontend of a pool. Without slots it works on everything at once; else its desk does. `seed` is the run's."""
 
-    def __init__(self, env: simpy.Environment, journal: Journal, *, pool: Pool, name: str) -> None:
+    def __init__(
+        self, env: simpy.Environment, timers: Timers, journal: Journal, pool: Pool, *, name: str, seed: int
+    ) -> None:
         self._env = env
         self._journal = journal
         self._pool = pool
         self._name = name
+        self._station = Station(pool, seed=seed)
+        self._desk = None if self._station.is_open else Desk(env, timers, self._station, self._note)
         self.drops: Drops | None = None
 
     def serve(self, connection: Connection, chat: Chat) -> Generator[simpy.Event, Any, None]:
@@ -51,21 +60,55 @@ class Frontend:
             self.drops.bodies += 1
             connection.close(Close.BROKEN)
             return
+        entry = self._station.entry(chat.request_id, chat.operation_id, chat.ask)
+        if (refusal := self._station.refusal(entry)) is not None:
+            self._event("rejected", chat)
+            _refuse(connection, refusal)
+        elif self._desk is None:
+            yield from self._work(connection, chat, entry)
+        elif self._desk.arrive(entry):
+            yield from self._take_turn(connection, chat, entry, self._desk)
+        else:
+            _refuse(connection, self._station.queue_full())
+
+    def _work(self, connection: Connection, chat: Chat, entry: Entry) -> Generator[simpy.Event, Any, None]:
+        """Do the work at once."""
         self._event("started", chat)
         done = _Done()
+        first_s = self._env.now + entry.prefill_s
+        last_s = self._env.now + entry.work_s
+
+        def out(index: int) -> Generator[simpy.Event, Any, None]:
+            yield self._at(first_s + index * entry.gap_s if chat.stream else last_s)
+
         try:
-            yield from (self._stream if chat.stream else self._plain)(connection, chat, done)
+            yield from self._answer(connection, chat, out, done)
         except simpy.Interrupt:
             self._event("cancelled", chat, done.tokens)
             return
         self._event("finished", chat, done.tokens)
 
-    def _stream(self, connection: Connection, chat: Chat, done: "_Done") -> Generator[simpy.Event, Any, None]:
+    def _take_turn(
+        self, connection: Connection, chat: Chat, entry: Entry, desk: Desk
+    ) -> Generator[simpy.Event, Any, None]:
+        """Answer as the server gets on with it; the desk writes down how it went."""
+        try:
+            yield from self._answer(connection, chat, lambda index: desk.out(entry, index), _Done())
+        except simpy.Interrupt:
+            desk.leave(entry)
+
+    def _answer(
+        self, connection: Connection, chat: Chat, out: "_Out", done: "_Done"
+    ) -> Generator[simpy.Event, Any, None]:
+        return (self._stream if chat.stream else self._plain)(connection, chat, out, done)
+
+    def _stream(
+        self, connection: Connection, chat: Chat, out: "_Out", done: "_Done"
+    ) -> Generator[simpy.Event, Any, None]:
         service = self._pool.service
         events = answers.stream_events(chat.request_id, self._pool.model, service)
-        first_s = self._env.now + service.first_token_s
         for index in range(service.tokens):
-            yield self._at(first_s + index * service.token_gap_s)
+            yield from out(index)
             if index == 0:
                 connection.say(Head(200))
             connection.say(events[index])
@@ -73,9 +116,11 @@ class Frontend:
         connection.say(*events[service.tokens :])
         connection.close(Close.WHOLE)
 
-    def _plain(self, connection: Connection, chat: Chat, done: "_Done") -> Generator[simpy.Event, Any, None]:
+    def _plain(
+        self, connection: Connection, chat: Chat, out: "_Out", done: "_Done"
+    ) -> Generator[simpy.Event, Any, None]:
         service = self._pool.service
-        yield self._at(self._env.now + service.total_s)
+        yield from out(service.tokens - 1)
         connection.say(Head(200), answers.plain_answer(chat.request_id, self._pool.model, service))
         done.tokens = service.tokens
         connection.close(Close.WHOLE)
@@ -97,6 +142,20 @@ class Frontend:
             )
         )
 
+    def _note(self, note: Note) -> None:
+        """Write down what happened at the desk."""
+        self._journal.pool_events.append(
+            PoolEvent(
+                pool=self._pool.id,
+                frontend=self._name,
+                kind=note.kind,
+                t=note.t_s,
+                operation_id=note.entry.operation_id,
+                request_id=note.entry.request_id,
+                tokens=note.tokens,
+            )
+        )
+
 
 class _Done:
     """How many tokens of an answer have been said."""
@@ -105,3 +164,13 @@ class _Done:
 
     def __init__(self) -> None:
         self.tokens = 0
+
+
+_Out = Callable[[int], Generator[simpy.Event, Any, None]]
+"""Waits until the token of this index, from 0, is out."""
+
+
+def _refuse(connection: Connection, refusal: Refusal) -> None:
+    body = answers.error_body(refusal.code, refusal.message)
+    connection.say(Head(refusal.status, code=refusal.code, retry_after_s=refusal.retry_after_s), body)
+    connection.close(Close.WHOLE)

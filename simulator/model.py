@@ -42,7 +42,7 @@ class Model:
         names = {pool.name: [frontend.name for frontend in pool.frontends] for pool in catalog.pools}
         self.doors = {name: Door(self.env, self.timers) for pool in names for name in names[pool]}
         self.frontends = {
-            name: Frontend(self.env, self.journal, pool=by_id[pool], name=name)
+            name: Frontend(self.env, self.timers, self.journal, by_id[pool], name=name, seed=scenario.seed)
             for pool in names
             for name in names[pool]
         }

@@ -122,7 +122,7 @@ class _Handling:
         piece = yield from connected.receive(send.until_s)
         if not isinstance(piece, Head):
             return self._end_send(Cause.DEADLINE if piece is LATE else Cause.LOST)
-        sending.status = piece.status
+        sending.status, sending.head = piece.status, piece
         outcome = sending.outcome(Cause.PROTOCOL)
         # A head that answers something else ends the send; one that answers it leaves that to the end of its stream.
         return outcome if outcome.delivery is Delivery.ANSWERED else self._end_send(Cause.PROTOCOL)
@@ -133,8 +133,11 @@ class _Handling:
         assert sending is not None
         assert sending.connection is not None
         assert sending.status is not None
+        assert sending.head is not None
         head = Head(
             sending.status,
+            code=sending.head.code,
+            retry_after_s=sending.head.retry_after_s,
             delivery=str(Delivery.ANSWERED),
             pool=self._pool,
             sends=sending.send.attempt,
@@ -189,7 +192,7 @@ class _Handling:
 class _Sending:
     """A send under way."""
 
-    __slots__ = ("connection", "send", "status", "t_connected", "t_start")
+    __slots__ = ("connection", "head", "send", "status", "t_connected", "t_start")
 
     def __init__(self, send: Send, t_start: float) -> None:
         self.send = send
@@ -197,6 +200,7 @@ class _Sending:
         self.t_connected: float | None = None
         self.connection: Connection | None = None
         self.status: int | None = None
+        self.head: Head | None = None
 
     def outcome(self, cause: Cause | None) -> Outcome:
         """Return how it ended; the slot and the status decide what the cause is worth."""

@@ -11,6 +11,7 @@ from chaos.clients.exchange import Exchange
 from chaos.clients.ledger import Ledger
 from scenarios.plan import Planned
 from scenarios.spec import Load
+from scenarios.world.arrivals import Ask
 
 PATH = "/v1/chat/completions"
 PROMPT = "Say eight words."
@@ -42,7 +43,7 @@ class RawClient:
 
     async def operate(self, planned: Planned, t_intended: float) -> None:
         """Make one operation and write it down, however it ends."""
-        exchange, error = await self._ask(planned.operation_id, self._base_url)
+        exchange, error = await self._ask(planned.operation_id, self._base_url, planned.ask)
         self._ledger.enter(planned, [exchange], t_intended=t_intended, t_end=self._clock(), error=error)
 
     async def probe(self, probe_id: str, base_url: str) -> str:
@@ -50,9 +51,9 @@ class RawClient:
         exchange, _ = await self._ask(probe_id, base_url)
         return exchange.row().answer
 
-    async def _ask(self, operation_id: str, base_url: str) -> tuple[Exchange, str]:
+    async def _ask(self, operation_id: str, base_url: str, ask: Ask | None = None) -> tuple[Exchange, str]:
         """Send one request; returns it once it has ended, with the name of what the library raised."""
-        body = request_body(self._load, operation_id)
+        body = request_body(self._load, operation_id, ask)
         request_id = f"{operation_id}-r0"
         exchange = Exchange(
             operation_id=operation_id,
@@ -87,13 +88,22 @@ class RawClient:
             exchange.complete()
 
 
-def request_body(load: Load, operation_id: str) -> bytes:
+def told_to_pools(operation_id: str, ask: Ask | None) -> dict[str, str | int]:
+    """Return what a body tells fake pools: the operation, and what it asks where that matters."""
+    if ask is None:
+        return {"operation_id": operation_id}
+    session = {} if ask.session is None else {"session": ask.session}
+    tokens = {"prompt_tokens": ask.prompt_tokens, "output_tokens": ask.output_tokens}
+    return {"operation_id": operation_id, **session, **tokens}
+
+
+def request_body(load: Load, operation_id: str, ask: Ask | None = None) -> bytes:
     """Return the body of a chat completion request."""
     return msgspec.json.encode(
         {
             "model": load.model,
             "messages": [{"role": "user", "content": PROMPT}],
             "stream": load.stream,
-            "operation_id": operation_id,
+            **told_to_pools(operation_id, ask),
         }
     )

@@ -14,10 +14,11 @@ import openai
 
 from chaos.clients.exchange import Clock, Exchange
 from chaos.clients.ledger import Ledger
-from chaos.clients.raw import PROMPT
+from chaos.clients.raw import PROMPT, told_to_pools
 from scenarios.plan import Planned
 from scenarios.record import RequestEnd
 from scenarios.spec import Load
+from scenarios.world.arrivals import Ask
 
 OPERATION_HEADER = "x-pooldrill-operation-id"
 SLEEP_MAX_S = 120.0
@@ -58,7 +59,7 @@ class SdkClient:
 
     async def operate(self, planned: Planned, t_intended: float) -> None:
         """Make one operation and write it down with all its requests, however it ends."""
-        exchanges, error = await self._ask(planned.operation_id, self._client)
+        exchanges, error = await self._ask(planned.operation_id, self._client, planned.ask)
         self._ledger.enter(planned, exchanges, t_intended=t_intended, t_end=self._clock(), error=error)
 
     async def probe(self, probe_id: str, base_url: str) -> str:
@@ -66,13 +67,15 @@ class SdkClient:
         exchanges, _ = await self._ask(probe_id, self._client.with_options(base_url=f"{base_url}/v1"))
         return exchanges[-1].row().answer
 
-    async def _ask(self, operation_id: str, client: openai.AsyncOpenAI) -> tuple[list[Exchange], str]:
+    async def _ask(
+        self, operation_id: str, client: openai.AsyncOpenAI, ask: Ask | None = None
+    ) -> tuple[list[Exchange], str]:
         """Make one call of the SDK; returns its requests, and the name of what it raised."""
         exchanges: list[Exchange] = []
         self._open[operation_id] = exchanges
         try:
             async with asyncio.timeout(self._call_max_s):
-                await self._call(operation_id, client)
+                await self._call(operation_id, client, ask)
         except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
             return exchanges, type(error).__name__
         finally:
@@ -81,13 +84,13 @@ class SdkClient:
                 exchange.left()  # whatever it was still waiting for
         return exchanges, ""
 
-    async def _call(self, operation_id: str, client: openai.AsyncOpenAI) -> None:
+    async def _call(self, operation_id: str, client: openai.AsyncOpenAI, ask: Ask | None) -> None:
         completions = client.chat.completions
         answer = await completions.create(
             model=self._load.model,
             messages=[{"role": "user", "content": PROMPT}],
             stream=self._load.stream,
-            extra_body={"operation_id": operation_id},
+            extra_body=told_to_pools(operation_id, ask),
             extra_headers={OPERATION_HEADER: operation_id},
         )
         if isinstance(answer, openai.AsyncStream):

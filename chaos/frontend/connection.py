@@ -60,10 +60,10 @@ class Call:
         head = h11.Response(status_code=status, reason=_REASONS.get(status, b""), headers=fields)
         await self._connection.send(head, h11.Data(data=body), h11.EndOfMessage())
 
-    async def error(self, status: int, code: str, message: str) -> None:
+    async def error(self, status: int, code: str, message: str, headers: Headers | None = None) -> None:
         """Send an error in the shape of OpenAI's API."""
         kind = "server_error" if status >= 500 else "invalid_request_error"
-        await self.whole(status, error_body(code, message, kind))
+        await self.whole(status, error_body(code, message, kind), headers)
 
     def drop(self) -> None:
         """Close the connection without an answer."""

@@ -19,20 +19,17 @@ from chaos.frontend.control import ControlService
 from chaos.frontend.log import EventLog
 from chaos.frontend.service import FrontendService
 from chaos.ports import LOOPBACK
-from scenarios.spec import Service
+from scenarios.spec import Pool
 
 READY = "ready"
 
 
-def arguments(
-    *, pool: str, name: str, model: str, service: Service, port: int, control_port: int, log: Path
-) -> list[str]:
+def arguments(pool: Pool, *, name: str, seed: int, port: int, control_port: int, log: Path) -> list[str]:
     """Return the arguments that follow `python -m chaos.frontend`."""
     options = {
-        "--pool": pool,
+        "--pool": msgspec.json.encode(pool).decode(),
         "--name": name,
-        "--model": model,
-        "--service": msgspec.json.encode(service).decode(),
+        "--seed": str(seed),
         "--port": str(port),
         "--control-port": str(control_port),
         "--log": str(log),
@@ -52,6 +49,7 @@ class _Process:
         self._args = args
         self._stop = asyncio.Event()
         self._failed = False
+        self._service: FrontendService
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
@@ -69,6 +67,7 @@ class _Process:
         await self._stop.wait()
         for listener in listeners:
             await listener.close()
+        self._service.close()
         watch.cancel()
         await asyncio.wait([watch])
         log.close()
@@ -77,10 +76,8 @@ class _Process:
     async def _open(self, log: EventLog) -> list[Listener]:
         args = self._args
         clock = asyncio.get_running_loop().time
-        service = FrontendService(
-            pool=args.pool, name=args.name, model=args.model, service=args.service, log=log, clock=clock
-        )
-        listeners = [Listener(service), Listener(ControlService(service))]
+        self._service = FrontendService(args.pool, name=args.name, seed=args.seed, log=log, clock=clock)
+        listeners = [Listener(self._service), Listener(ControlService(self._service))]
         for listener, port in zip(listeners, (args.port, args.control_port), strict=True):
             await listener.open(LOOPBACK, port)
         return listeners
@@ -98,18 +95,17 @@ class _Process:
 
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.frontend", description="A fake frontend of a pool.")
-    parser.add_argument("--pool", required=True)
+    parser.add_argument("--pool", required=True, type=_pool, help="a scenario's pool, as JSON")
     parser.add_argument("--name", required=True)
-    parser.add_argument("--model", required=True)
-    parser.add_argument("--service", required=True, type=_service, help="a scenario's service, as JSON")
+    parser.add_argument("--seed", required=True, type=int, help="the run's")
     parser.add_argument("--port", required=True, type=int)
     parser.add_argument("--control-port", required=True, type=int)
     parser.add_argument("--log", required=True, type=Path)
     return parser.parse_args(argv)
 
 
-def _service(text: str) -> Service:
+def _pool(text: str) -> Pool:
     try:
-        return msgspec.json.decode(text, type=Service)
+        return msgspec.json.decode(text, type=Pool)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None

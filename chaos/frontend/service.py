@@ -1,24 +1,28 @@
 """What a fake frontend does with a request: the behaviour of an OpenAI-compatible pool, timed by the scenario.
 
 A streamed answer: the head goes out together with the first token, then one event a token, the finish reason and the
-end mark right after the last one. A plain answer comes whole, when the last token would. Times count from the moment
-the body was complete, each from there, so a late token does not delay the next.
+end mark right after the last one. A plain answer comes whole, when the last token would. In a pool without slots times
+count from the moment the body was complete, each from there, so a late token does not delay the next. In one with slots
+they are the server's (scenarios/world/pool_server.py), which takes requests in and works them off (desk.py).
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from typing import Any, Literal
 
 import msgspec
 
 from chaos.frontend.connection import Call
+from chaos.frontend.desk import Desk
 from chaos.frontend.log import EventLog
 from chaos.frontend.wire import stream_headers
 from scenarios.record import EventKind, PoolEvent
-from scenarios.spec import Service
+from scenarios.spec import Pool
 from scenarios.world import answers
+from scenarios.world.arrivals import Ask
+from scenarios.world.station import Entry, Note, Refusal, Station
 
 CHAT = "/v1/chat/completions"
 Mode = Literal["ok", "read_drop"]
@@ -31,22 +35,38 @@ class Chat(msgspec.Struct):
     messages: list[dict[str, Any]]
     stream: bool = False
     operation_id: str | None = None
+    session: str | None = None
+    prompt_tokens: int = 1
+    output_tokens: int = 1
+
+    @property
+    def ask(self) -> Ask:
+        """What it asks of the pool."""
+        return Ask(self.session, self.prompt_tokens, self.output_tokens)
 
 
 class FrontendService:
-    """One frontend of a pool. `clock` is the loop's monotonic time in seconds."""
+    """One frontend of a pool. `seed` is the run's, `clock` the loop's monotonic time in seconds."""
 
-    def __init__(
-        self, *, pool: str, name: str, model: str, service: Service, log: EventLog, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, pool: Pool, *, name: str, seed: int, log: EventLog, clock: Callable[[], float]) -> None:
         self.mode: Mode = "ok"
-        self.in_flight = 0
         self._pool = pool
         self._name = name
-        self._model = model
-        self._service = service
         self._log = log
         self._clock = clock
+        self._working = 0
+        self._station = Station(pool, seed=seed)
+        self._desk = None if self._station.is_open else Desk(self._station, self._note)
+
+    @property
+    def in_flight(self) -> int:
+        """Completions that wait or are worked on."""
+        return self._working if self._desk is None else self._desk.in_flight
+
+    def close(self) -> None:
+        """Work no more, nor note anything."""
+        if self._desk is not None:
+            self._desk.close()
 
     def opened(self, call: Call) -> None:
         """Log that a completion's head has arrived."""
@@ -58,7 +78,7 @@ class FrontendService:
         if (call.method, call.path) == ("POST", CHAT):
             await self._complete(call)
         elif call.method == "GET" and call.path == "/v1/models":
-            model = {"id": self._model, "object": "model", "created": 0, "owned_by": "pooldrill"}
+            model = {"id": self._pool.model, "object": "model", "created": 0, "owned_by": "pooldrill"}
             await call.whole(200, msgspec.json.encode({"object": "list", "data": [model]}))
         elif call.method == "GET" and call.path in {"/health", "/live"}:
             await call.whole(200, b'{"status": "ok"}')
@@ -79,32 +99,60 @@ class FrontendService:
         elif chat is None:
             self._event("rejected", call, operation_id)
             await call.error(400, "bad_request", wrong)
-        elif chat.model != self._model:
+        elif chat.model != self._pool.model:
             self._event("rejected", call, operation_id)
             await call.error(404, "model_not_found", f"the model {chat.model!r} does not exist")
         else:
-            await self._work(call, chat, complete_s)
+            entry = self._station.entry(call.request_id or "", operation_id, chat.ask)
+            await self._serve(call, chat, entry, complete_s)
 
-    async def _work(self, call: Call, chat: Chat, start_s: float) -> None:
-        """Do the work of one completion, and log how it ended."""
+    async def _serve(self, call: Call, chat: Chat, entry: Entry, complete_s: float) -> None:
+        """Answer a completion that can be answered, unless the pool has no room for it or fails it."""
+        if (refusal := self._station.refusal(entry)) is not None:
+            self._event("rejected", call, entry.operation_id)
+            await _refuse(call, refusal)
+        elif self._desk is None:
+            await self._work(call, chat, entry, complete_s)
+        elif self._desk.arrive(entry, complete_s):
+            await self._take_turn(call, chat, entry, self._desk)
+        else:
+            await _refuse(call, self._station.queue_full())
+
+    async def _work(self, call: Call, chat: Chat, entry: Entry, start_s: float) -> None:
+        """Do the work of one completion at once, and log how it ended."""
         self._event("started", call, chat.operation_id, t=start_s)
-        self.in_flight += 1
+        self._working += 1
         sent = _Sent()
+
+        async def out(index: int) -> None:
+            at_s = start_s + entry.prefill_s + index * entry.gap_s if chat.stream else start_s + entry.work_s
+            await self._until(at_s)
+
         try:
-            await (self._stream(call, start_s, sent) if chat.stream else self._plain(call, start_s, sent))
+            await self._answer(call, chat, out, sent)
         except asyncio.CancelledError:
             self._event("cancelled", call, chat.operation_id, tokens=sent.tokens)
             raise
         finally:
-            self.in_flight -= 1
+            self._working -= 1
         self._event("finished", call, chat.operation_id, tokens=sent.tokens)
 
-    async def _stream(self, call: Call, start_s: float, sent: "_Sent") -> None:
-        count, gap_s = self._service.tokens, self._service.token_gap_s
-        events = answers.stream_events(call.request_id or "", self._model, self._service)
-        first_s = start_s + self._service.first_token_s
+    async def _take_turn(self, call: Call, chat: Chat, entry: Entry, desk: Desk) -> None:
+        """Answer one completion as the server gets on with it; the desk logs how it went."""
+        try:
+            await self._answer(call, chat, lambda index: desk.out(entry, index), _Sent())
+        finally:
+            desk.leave(entry)
+
+    async def _answer(self, call: Call, chat: Chat, out: "_Out", sent: "_Sent") -> None:
+        await (self._stream(call, out, sent) if chat.stream else self._plain(call, out, sent))
+
+    async def _stream(self, call: Call, out: "_Out", sent: "_Sent") -> None:
+        service = self._pool.service
+        count = service.tokens
+        events = answers.stream_events(call.request_id or "", self._pool.model, service)
         for index in range(count):
-            await self._until(first_s + index * gap_s)
+            await out(index)
             if index == 0:
                 head = stream_headers(call.request_id, date=formatdate(usegmt=True), close=call.close)
                 await call.head(200, head, *([] if count == 1 else events[:1]))
@@ -113,11 +161,12 @@ class FrontendService:
             sent.tokens = index + 1
         await call.pieces(*events[count - 1 :], last=True)
 
-    async def _plain(self, call: Call, start_s: float, sent: "_Sent") -> None:
-        answer = answers.plain_answer(call.request_id or "", self._model, self._service)
-        await self._until(start_s + self._service.total_s)
+    async def _plain(self, call: Call, out: "_Out", sent: "_Sent") -> None:
+        service = self._pool.service
+        answer = answers.plain_answer(call.request_id or "", self._pool.model, service)
+        await out(service.tokens - 1)
         await call.whole(200, answer)
-        sent.tokens = self._service.tokens
+        sent.tokens = service.tokens
 
     async def _until(self, at_s: float) -> None:
         await asyncio.sleep(max(0.0, at_s - self._clock()))
@@ -134,7 +183,7 @@ class FrontendService:
     ) -> None:
         self._log.write(
             PoolEvent(
-                pool=self._pool,
+                pool=self._pool.id,
                 frontend=self._name,
                 kind=kind,
                 t=self._clock() if t is None else t,
@@ -142,6 +191,20 @@ class FrontendService:
                 request_id=call.request_id,
                 sha256=sha256,
                 tokens=tokens,
+            )
+        )
+
+    def _note(self, note: Note) -> None:
+        """Log what happened at the desk."""
+        self._log.write(
+            PoolEvent(
+                pool=self._pool.id,
+                frontend=self._name,
+                kind=note.kind,
+                t=note.t_s,
+                operation_id=note.entry.operation_id,
+                request_id=note.entry.request_id or None,
+                tokens=note.tokens,
             )
         )
 
@@ -153,6 +216,15 @@ class _Sent:
 
     def __init__(self) -> None:
         self.tokens = 0
+
+
+_Out = Callable[[int], Awaitable[None]]
+"""Waits until the token of this index, from 0, is out."""
+
+
+async def _refuse(call: Call, refusal: Refusal) -> None:
+    retry_after = [] if refusal.retry_after_s is None else [("retry-after", f"{refusal.retry_after_s:g}")]
+    await call.error(refusal.status, refusal.code, refusal.message, retry_after)
 
 
 def _read(body: bytes) -> tuple[Chat | None, str]:

@@ -23,7 +23,7 @@ from router.upstream.connection import Connection
 from router.upstream.faults import Lost
 from router.upstream.fetching import Fetched, fetch
 from router.upstream.kept import Kept
-from router.upstream.origin import Origin, origin_of, request_head
+from router.upstream.origin import origin_of, request_head
 
 
 class Upstream:
@@ -48,12 +48,10 @@ class Upstream:
         frontend = send.lease.frontend
         origin = origin_of(frontend.url)
         head = request_head("POST", origin, target, self._credentials.for_pool(headers, frontend.pool).items())
-        connection = self._kept.take(origin)
-        if connection is None:
-            try:
-                connection = await self._connect(frontend, origin, send.connect_until_s)
-            except OSError as error:
-                return attempt.failed(cause_of(error, connected=False, reused=False), text_of(error))
+        try:
+            connection = await self.connection_to(frontend, send.connect_until_s)
+        except OSError as error:
+            return attempt.failed(cause_of(error, connected=False, reused=False), text_of(error))
         attempt.connected(connection, self.release)
         if connection.closed:  # between the connect and now, and nothing was handed over
             return attempt.failed(Cause.LOST, "the pool closed the connection before it had the request")
@@ -70,7 +68,7 @@ class Upstream:
     async def knock(self, frontend: Frontend, until_s: float) -> Cause | None:
         """Open a connection, TLS included, and close it; returns what prevented it."""
         try:
-            connection = await self._connect(frontend, origin_of(frontend.url), until_s)
+            connection = await self._connect(frontend, until_s)
         except OSError as error:
             return cause_of(error, connected=False, reused=False)
         connection.cut()
@@ -82,9 +80,7 @@ class Upstream:
         """Get a document of at most `bytes_max` bytes, in one try. Raises OSError, or an UpstreamError."""
         origin = origin_of(frontend.url)
         head = request_head("GET", origin, target, self._credentials.for_pool(headers, frontend.pool).items())
-        connection = self._kept.take(origin)
-        if connection is None:
-            connection = await self._connect(frontend, origin, until_s)
+        connection = await self.connection_to(frontend, until_s)
         try:
             bounds = Bounds(self._limits, self._clock.monotonic(), until_s=until_s)
             return await fetch(connection, head, bounds, bytes_max=bytes_max)
@@ -105,8 +101,16 @@ class Upstream:
             connection.cut()
         await asyncio.sleep(0)  # transports get to close their sockets
 
-    async def _connect(self, frontend: Frontend, origin: Origin, until_s: float) -> Connection:
+    async def connection_to(self, frontend: Frontend, until_s: float) -> Connection:
+        """Return a connection for one request: a kept one, or a new one by `until_s`; give it to `release`.
+
+        A new one may have ended before anybody could use it. Raises OSError.
+        """
+        return self._kept.take(origin_of(frontend.url)) or await self._connect(frontend, until_s)
+
+    async def _connect(self, frontend: Frontend, until_s: float) -> Connection:
         """Open a connection by `until_s`. Raises OSError, TimeoutError among them."""
+        origin = origin_of(frontend.url)
         async with asyncio.timeout_at(until_s):
             _, connection = await self._dialer.dial(lambda: Connection(self._loop, origin, self._ended), frontend)
         self._open.add(connection)

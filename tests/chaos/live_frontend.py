@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,7 +13,7 @@ from chaos.frontend.log import EventLog
 from chaos.frontend.service import FrontendService
 from chaos.ports import LOOPBACK
 from scenarios.record import PoolEvent
-from scenarios.spec import Service
+from scenarios.spec import Pool, Service
 
 MODEL = "drill-model"
 
@@ -20,10 +21,11 @@ MODEL = "drill-model"
 class LiveFrontend:
     """A frontend `a-0` of pool `a`, in this process."""
 
-    def __init__(self, port: int, control_port: int, log_path: Path, service: Service) -> None:
+    def __init__(self, port: int, control_port: int, log_path: Path, service: Service, **knobs: Any) -> None:
         self.port = port
         self.control_port = control_port
         self.service = service
+        self.pool = Pool(id="a", model=MODEL, service=service, **knobs)
         self.log = EventLog(log_path)
         self.frontend: FrontendService
         self._log_path = log_path
@@ -39,9 +41,7 @@ class LiveFrontend:
 
     async def open(self) -> None:
         clock = asyncio.get_running_loop().time
-        self.frontend = FrontendService(
-            pool="a", name="a-0", model=MODEL, service=self.service, log=self.log, clock=clock
-        )
+        self.frontend = FrontendService(self.pool, name="a-0", seed=1, log=self.log, clock=clock)
         self._listeners = [Listener(self.frontend), Listener(ControlService(self.frontend))]
         for listener, port in zip(self._listeners, (self.port, self.control_port), strict=True):
             await listener.open(LOOPBACK, port)
@@ -49,6 +49,7 @@ class LiveFrontend:
     async def close(self) -> None:
         for listener in self._listeners:
             await listener.close()
+        self.frontend.close()
         self.log.close()
 
     def events(self) -> list[PoolEvent]:

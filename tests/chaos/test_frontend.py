@@ -23,7 +23,7 @@ from chaos.frontend.service import FrontendService
 from chaos.frontend.wire import HEAD_BYTES, wire_bytes
 from chaos.ports import LOOPBACK, PortReservations
 from scenarios.record import PoolEvent, Sample
-from scenarios.spec import Service
+from scenarios.spec import Pool, Service
 from scenarios.world import answers
 from tests.chaos.live_frontend import MODEL, LiveFrontend, eventually
 
@@ -259,7 +259,8 @@ class TestDepartures:
         service = Service(first_token_s=0, token_gap_s=0, tokens=4_000)  # 16 MB, more than sockets hold
         log = EventLog(log_path)
         clock = asyncio.get_running_loop().time
-        frontend = FrontendService(pool="a", name="a-0", model=model, service=service, log=log, clock=clock)
+        pool = Pool(id="a", model=model, service=service)
+        frontend = FrontendService(pool, name="a-0", seed=1, log=log, clock=clock)
         listener = Listener(frontend)
         await listener.open(LOOPBACK, port)
         reader, writer = await asyncio.open_connection(LOOPBACK, port)
@@ -315,9 +316,8 @@ class TestReadDrop:
 class TestProcess:
     def argv(self, ports: PortReservations, log: Path) -> tuple[int, list[str]]:
         port = ports.take()
-        options = arguments(
-            pool="a", name="a-0", model=MODEL, service=Service(), port=port, control_port=ports.take(), log=log
-        )
+        pool = Pool(id="a", model=MODEL)
+        options = arguments(pool, name="a-0", seed=1, port=port, control_port=ports.take(), log=log)
         return port, [sys.executable, "-m", "chaos.frontend", *options]
 
     def test_it_is_ready_answers_and_ends_in_order(self, ports: PortReservations, tmp_path: Path) -> None:
@@ -353,8 +353,9 @@ class TestProcess:
                 process.kill()
 
     def test_a_service_that_cannot_be_is_a_usage_error(self, tmp_path: Path) -> None:
-        argv = [sys.executable, "-m", "chaos.frontend", "--pool", "a", "--name", "a-0", "--model", "m", "--port", "1"]
-        argv += ["--control-port", "2", "--log", str(tmp_path / "log"), "--service", '{"tokens": 0}']
+        argv = [sys.executable, "-m", "chaos.frontend", "--name", "a-0", "--seed", "1", "--port", "1"]
+        argv += ["--control-port", "2", "--log", str(tmp_path / "log")]
+        argv += ["--pool", '{"id": "a", "service": {"tokens": 0}}']
         ended = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=20, check=False)
         assert ended.returncode == 2
         assert "Expected `int` >= 1" in ended.stderr

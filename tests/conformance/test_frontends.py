@@ -60,9 +60,10 @@ def noted(events: list[PoolEvent]) -> list[tuple[str, str | None, int | None]]:
 
 def modelled(act: Act) -> Seen:
     env, journal = simpy.Environment(), Journal()
-    frontend = Frontend(env, journal, pool=Pool(id="a", model=MODEL, service=SERVICE), name="a-0")
+    timers = Timers(env)
+    frontend = Frontend(env, timers, journal, Pool(id="a", model=MODEL, service=SERVICE), name="a-0", seed=1)
     frontend.drops = Drops() if act.read_drop else None
-    connection = Connection(env, Timers(env))
+    connection = Connection(env, timers)
     body = bytearray()
     ends: list[Ending] = []
 

@@ -87,6 +87,7 @@ class Live:
         await until(lambda: not any(policy.in_flight().values()) and not self.app.public.front.busy)
         tally = policy.tally
         assert policy.waiting == 0
+        assert self.app.buffered.held == 0
         assert sum(tally.sends.values()) == sum(sends * count for (_, sends), count in tally.client_requests.items())
         assert sum(tally.failovers.values()) == sum(
             count for (_, sends), count in tally.client_requests.items() if sends == 2

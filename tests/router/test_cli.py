@@ -162,7 +162,11 @@ async def test_a_process_serves_writes_its_logs_and_ends_in_order(number: signal
     assert [(row.request_id, row.outcome) for row in rows] == [
         ("rFalse", ("answered", "", 200)), ("rTrue", ("answered", "", 200)),
     ]  # fmt: skip
-    assert [json.loads(row)["event"] for row in log.read_text().splitlines()] == ["draining", "stopped"]
+    assert [json.loads(row)["event"] for row in log.read_text().splitlines()] == [
+        "request_refused",  # a path that is not served
+        "draining",
+        "stopped",
+    ]
 
 
 async def test_times_of_the_send_log_are_the_machines_monotonic_clock(tmp_path: Path) -> None:

@@ -357,7 +357,8 @@ def test_a_falsified_record_is_noticed(check: str, name: str, falsify: Callable[
 
 
 def test_each_check_is_shown_to_fail() -> None:
-    assert {check for check, *_ in FALSIFIED} == set(CHECKS)
+    elsewhere = {"expected_measures", "expected_class"}  # they need a chain of layers: test_measures.py
+    assert {check for check, *_ in FALSIFIED} == set(CHECKS) - elsewhere
 
 
 @pytest.mark.parametrize("check", CHECKS)

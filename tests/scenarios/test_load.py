@@ -213,6 +213,19 @@ def test_arrivals_drawn_at_random_are_not_exact() -> None:
     assert "load[1].arrivals: poisson arrivals cannot be exact" in refusal(data)
 
 
+@pytest.mark.parametrize(
+    ("knobs", "told"),
+    [
+        ({"service": {"kind": "exponential", "mean_s": 0.2}}, "pools[0].service.kind: exponential cannot be exact"),
+        ({"slots": 4}, "pools[0].slots: cannot be exact: who waits, and who is rejected, turns on who came first"),
+    ],
+)
+def test_pools_with_a_queue_or_random_service_are_not_exact(knobs: Data, told: str) -> None:
+    data = valid()
+    data["pools"][0] |= knobs
+    assert told in refusal(data)
+
+
 def test_what_makes_exactness_impossible_is_said_before_what_could_be_mended_elsewhere() -> None:
     """The load runs through both edges of a fault, and its SDK may send again: the load has to change anyway."""
     data = valid()

@@ -22,7 +22,7 @@ SCENARIO = """name = "replayed"
 title = "A trace"
 seed = 1
 duration_s = 12.0
-pools = [{ id = "east" }]
+pools = [{ id = "east", service = { kind = "by_tokens" } }]
 expect = { answers = { "200" = 3 } }
 [[load]]
 rate_rps = 0.5

@@ -1,0 +1,100 @@
+"""Faults of the queue-level model: what each does to the frontends of its pool, and its row in the record.
+
+At one moment faults go first, then faults come, then operations arrive: as in the readable model.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from scenarios import record
+from scenarios.spec import Fault
+from simulator.chain.clockwork import Clockwork
+from simulator.chain.pools import Frontend
+
+
+class ModelledFault:
+    """One fault at one pool; `met` counts what it did, for the proof."""
+
+    def __init__(self, clockwork: Clockwork, planned: Fault, frontends: Sequence[Frontend]) -> None:
+        self.planned = planned
+        self.t_inject_s: float | None = None
+        self.t_clear_s: float | None = None
+        self._clockwork = clockwork
+        self._frontends = frontends
+
+    def inject(self, _: object = None) -> None:
+        """Let it come."""
+        self.t_inject_s = self._clockwork.now
+        for frontend in self._frontends:
+            self._do(frontend)
+
+    def clear(self, _: object = None) -> None:
+        """Let it go."""
+        self.t_clear_s = self._clockwork.now
+        for frontend in self._frontends:
+            self._undo(frontend)
+
+    def _do(self, frontend: Frontend) -> None:
+        planned = self.planned
+        match planned.kind:
+            case "refused" | "black_hole":
+                frontend.put(hangs=planned.kind == "black_hole")
+            case "read_drop":
+                frontend.drop_bodies(on=True)
+            case "cut":
+                frontend.cut_streams(planned.after_events)
+            case "capacity_loss":
+                frontend.set_slots(frontend.slots - self._lost(frontend))
+            case "slow_down":
+                assert planned.factor is not None, "the loader asks for it"
+                frontend.set_speed(1.0 / planned.factor)
+            case "errors":
+                assert planned.share is not None, "the loader asks for it"
+                frontend.fail(planned.share, 500 if planned.status is None else planned.status)
+
+    def _undo(self, frontend: Frontend) -> None:
+        match self.planned.kind:
+            case "refused" | "black_hole":
+                frontend.open_door()
+            case "read_drop":
+                frontend.drop_bodies(on=False)
+            case "cut":
+                frontend.cut_streams(None)
+            case "capacity_loss":
+                frontend.set_slots(frontend.slots)
+            case "slow_down":
+                frontend.set_speed(1.0)
+            case "errors":
+                frontend.heal()
+
+    def _lost(self, frontend: Frontend) -> int:
+        """Return how many slots a frontend loses: a share is rounded up, since less than a slot is none."""
+        if self.planned.slots is not None:
+            return min(frontend.slots, self.planned.slots)
+        assert self.planned.share is not None, "the loader asks for one of them"
+        return min(frontend.slots, ceil(frontend.slots * self.planned.share - 1e-9))
+
+    def row(self) -> record.Fault:
+        """Return its row of the record."""
+        planned = self.planned
+        came, went = self.t_inject_s is not None, self.t_clear_s is not None
+        return record.Fault(
+            name=planned.kind,
+            target=planned.pool,
+            planned_inject=planned.inject_s,
+            planned_clear=planned.clear_s,
+            t_inject=self.t_inject_s,
+            t_clear=self.t_clear_s,
+            proved=came,
+            proof=f"modelled at {len(self._frontends)} frontends" if came else "",
+            cleared=went,
+            cleared_proof="modelled as gone" if went else "",
+        )
+
+
+def schedule(clockwork: Clockwork, faults: Sequence[ModelledFault]) -> None:
+    """Set when faults come and go, in a model that has not begun."""
+    for fault in faults:
+        clockwork.at(fault.planned.clear_s, fault.clear)
+    for fault in faults:
+        clockwork.at(fault.planned.inject_s, fault.inject)

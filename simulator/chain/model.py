@@ -1,0 +1,107 @@
+"""The cast of the queue-level model, put together on one clock: users, layers, pools, faults."""
+
+import hashlib
+import itertools
+from collections.abc import Mapping
+from typing import Final
+
+from scenarios.layers import Layer
+from scenarios.spec import Pool, Scenario
+from scenarios.statistics import replication_seed
+from scenarios.world import blocks
+from simulator.chain import faults
+from simulator.chain.background import Background
+from simulator.chain.clockwork import Clockwork, Timers
+from simulator.chain.columns import Sends
+from simulator.chain.faults import ModelledFault
+from simulator.chain.gate import Gate, PoolFrontends
+from simulator.chain.gateway import Gateway
+from simulator.chain.layer import GenericLayer
+from simulator.chain.pools import Frontend
+from simulator.chain.users import Users, arrivals_of
+from simulator.chain.work import Units, draw_of
+
+BARE: Final = Layer(name="client")
+"""What stands in for the layers of a scenario that has none: every operation is one send."""
+
+
+def seed_of(scenario: Scenario, replication: int) -> int:
+    """Return the seed of one replication: the scenario's own for the first, others drawn from it by their number."""
+    return replication_seed(scenario.seed, replication)
+
+
+class Model:
+    """Everything that takes part in one replication of a scenario, before its first moment."""
+
+    def __init__(self, scenario: Scenario, replication: int = 0, *, faults_on: bool = True) -> None:
+        seed = seed_of(scenario, replication)
+        self.scenario = scenario
+        self.clockwork = Clockwork()
+        self.timers = Timers(self.clockwork)
+        self.sends = Sends()
+        units = Units([pool.service for pool in scenario.pools], seed)
+        self.pools: Mapping[str, PoolFrontends] = {}
+        self.frontends: list[Frontend] = []
+        self.pools = {pool.id: self._pool(pool, units, seed) for pool in scenario.pools}
+        self.faults = [
+            ModelledFault(self.clockwork, fault, self.pools[fault.pool].frontends)
+            for fault in (scenario.faults if faults_on else ())
+        ]
+        faults.schedule(self.clockwork, self.faults)
+        self.layers = [self._layer(layer, place, seed) for place, layer in enumerate(scenario.layers or (BARE,))]
+        self.arriving = arrivals_of(scenario, seed)
+        self.users = Users(self.clockwork, self.layers[0], scenario, self.arriving, units)
+        self._join(seed)
+
+    def _pool(self, pool: Pool, units: Units, seed: int) -> PoolFrontends:
+        made = []
+        for number in range(pool.frontends):
+            name = f"{pool.id}-{number}"
+            fails = blocks.uniform(blocks.generator(seed, f"fails/{name}"))
+            index = len(self.frontends)
+            frontend = Frontend(self.clockwork, self.timers, self.sends, pool, index=index, name=name, fails=fails)
+            self.frontends.append(frontend)
+            made.append(frontend)
+        return PoolFrontends(pool.id, pool.model, made, draw_of(pool, units, seed))
+
+    def _layer(self, spec: Layer, place: int, seed: int) -> GenericLayer | Gateway:
+        scenario = self.scenario
+        if spec.kind == "pooldrill":
+            return Gateway(self.clockwork, self.timers, spec, place, scenario=scenario, pools=self.pools, seed=seed)
+        return GenericLayer(
+            self.clockwork,
+            self.timers,
+            spec,
+            place,
+            seed=seed,
+            chain_cap=scenario.chain_cap,
+            rejects_at_once=scenario.semantics.cheap_rejects == "at_once",
+        )
+
+    def _join(self, seed: int) -> None:
+        """Tell every layer who is above and who below."""
+        self.layers[0].above = self.users
+        for upper, lower in itertools.pairwise(self.layers):
+            assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
+            upper.below, lower.above = lower, upper
+            lower.carried_s = upper.tells_s
+        innermost = self.layers[-1]
+        if isinstance(innermost, Gateway):
+            background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
+            for policy in innermost.policies:
+                background.try_benched(policy)
+        else:
+            innermost.below = Gate(self.clockwork.news, innermost, innermost.spec, self.pools, seed)
+        if self.scenario.semantics.late_answers == "count":
+            for frontend in self.frontends:
+                frontend.late = self.users.late
+
+    def ids(self) -> list[str]:
+        """Return the ids of the operations, in order of arrival."""
+        return [f"op-{load}-{turn}" for load, turn in zip(self.arriving.load, self.arriving.turn, strict=True)]
+
+    def run(self) -> None:
+        """Run until all has ended, or to the scenario's horizon."""
+        self.clockwork.run(self.scenario.horizon_s)
+        for frontend in self.frontends:
+            frontend.write_open()

@@ -1,0 +1,353 @@
+"""A frontend of a pool in the model: the shared pool server, one wake-up, and what stands in its door.
+
+A send that meets no fault costs one call of `offer`; everything that is unusual goes through `_met_trouble`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from math import inf, isnan, nan
+from typing import Final
+
+from scenarios.spec import Pool
+from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
+from scenarios.world.pool_server import PoolServer
+from scenarios.world.prefix_cache import PrefixCache
+from simulator.chain.calls import Attempt
+from simulator.chain.clockwork import Clockwork, Timers, Wake
+from simulator.chain.columns import (
+    JOB_CANCELLED,
+    JOB_FINISHED,
+    JOB_LOST,
+    JOB_QUEUED,
+    JOB_REJECTED,
+    JOB_RUNNING,
+    NO_JOB,
+    Sends,
+)
+from simulator.chain.results import CONNECT, LOST, OK, OK_END, OPEN_END, STATUS_END, Result
+from simulator.network import SYN_RESENDS_S
+
+UNLIMITED_SLOTS: Final = 100_000
+"""What a frontend without slots can work on at one time."""
+
+Told = Callable[[Attempt, Result], None]
+
+
+class ProbeJob(Job):
+    """A health probe that waits for a slot like a request; the answer itself takes no time."""
+
+    __slots__ = ("closed", "done")
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        super().__init__(0.0)
+        self.done = done
+        self.closed = False
+
+
+class Frontend:
+    """One frontend. `told` hears how an attempt ended that is still waited for; `late` of one that is not."""
+
+    def __init__(
+        self,
+        clockwork: Clockwork,
+        timers: Timers,
+        sends: Sends,
+        pool: Pool,
+        *,
+        index: int,
+        name: str,
+        fails: Iterator[float],
+    ) -> None:
+        self.index = index
+        self.name = name
+        self.pool = pool.id
+        self.server = PoolServer(
+            slots=UNLIMITED_SLOTS if pool.slots is None else pool.slots,
+            queue_max=pool.queue_max,
+            order=pool.order,
+            cancel=pool.cancel,
+            load_factor=pool.service.load_factor,
+        )
+        self.cache = PrefixCache(pool.cache_sessions)
+        self.slots = self.server.slots
+        self.told: Told = _nobody_told
+        self.late: Callable[[Attempt], None] | None = None
+        self.begun: Callable[[Attempt], None] | None = None
+        self.entered: Callable[[Attempt], None] | None = None
+        self.refuses = False
+        self.hangs = False
+        self.drops = False
+        self.cut_after: int | None = None
+        self.probes_queue = pool.probes_queue
+        self.probes = Counter[JobState]()
+        """Probes that had a place among the jobs, by what became of them."""
+        self.fail_share = pool.fail_share
+        self.fail_status = pool.fail_status
+        self.trouble = pool.fail_share > 0
+        self._pool = pool
+        self._clockwork = clockwork
+        self._timers = timers
+        self._sends = sends
+        self._fails = fails
+        self._hanging: dict[Attempt, None] = {}  # a set that keeps its order
+        self._rejected = Result(
+            STATUS_END, status=pool.reject_status, retry_after_s=pool.reject_retry_after_s, cheap=True
+        )
+        self._failed = Result(STATUS_END, status=pool.fail_status)
+        self._armed_s = inf
+        self._wake: Wake | None = None
+        self._tick_ = self._tick
+
+    # ---- what comes
+
+    def take(self, attempt: Attempt, now_s: float) -> Result | None:
+        """Take an attempt in; a Result if it has come to nothing at once."""
+        if self.trouble and (met := self._met_trouble(attempt, now_s)) is not _CLEAR:
+            return met
+        attempt.connected = True
+        if self.entered is not None:
+            self.entered(attempt)
+        server = self.server
+        moved = server.offer(attempt, now_s)
+        if moved:
+            self._moved(moved)
+        state = attempt.state
+        if state is REJECTED:
+            self._close(attempt, self._rejected, JOB_REJECTED)
+            return self._rejected
+        if state is RUNNING and self.begun is not None:
+            self.begun(attempt)
+        if server.next_s < self._armed_s:
+            self._arm()
+        return None
+
+    def leave(self, attempt: Attempt, now_s: float) -> None:
+        """Hear that nobody waits for an attempt any more; its `end` and `t_end_s` are set."""
+        if not attempt.connected:
+            self._hanging.pop(attempt, None)
+            self._write(attempt, NO_JOB)
+            return
+        if attempt.closed:
+            return
+        moved = self.server.leave(attempt, now_s)
+        if attempt.state is CANCELLED:
+            self._write(attempt, JOB_CANCELLED)
+        if moved:
+            self._moved(moved)
+        if self.server.next_s < self._armed_s:
+            self._arm()
+
+    # ---- faults
+
+    def put(self, *, hangs: bool) -> None:
+        """Let connects hang, or be refused, and cut what is in flight."""
+        self.hangs, self.refuses = hangs, not hangs
+        self._look()
+        self.cut_all()
+
+    def open_door(self) -> None:
+        """Let connects in again; those that hang are made again by the kernel on its own schedule."""
+        self.hangs = self.refuses = False
+        self._look()
+        for attempt in self._hanging:
+            self._timers.add(self._next_syn_s(attempt), attempt, self._try_again)
+
+    def _next_syn_s(self, attempt: Attempt) -> float:
+        now_s = self._clockwork.now
+        return next((at_s for after_s in SYN_RESENDS_S if (at_s := attempt.t_start_s + after_s) >= now_s), inf)
+
+    def _try_again(self, attempt: Attempt) -> None:
+        if attempt not in self._hanging or self.hangs or self.refuses:
+            return
+        del self._hanging[attempt]
+        result = self.take(attempt, self._clockwork.now)
+        if result is not None:
+            self.told(attempt, result)
+
+    def cut_all(self) -> None:
+        """Cut the connections of all that is in flight."""
+        now_s = self._clockwork.now
+        for attempt in [job for job in self.server.jobs() if isinstance(job, Attempt) and job.live]:
+            self._cut(attempt, now_s)
+
+    def _cut(self, attempt: Attempt, now_s: float) -> None:
+        if not attempt.live or attempt.state is FINISHED:
+            return
+        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
+        self.leave(attempt, now_s)
+        self.told(attempt, LOST)
+
+    def set_slots(self, slots: int) -> None:
+        """Change the number of slots."""
+        self._moved(self.server.set_slots(slots, self._clockwork.now))
+        self._arm()
+
+    def set_speed(self, speed: float) -> None:
+        """Change how fast everything runs."""
+        self._moved(self.server.set_speed(speed, self._clockwork.now))
+        self._arm()
+
+    def drop_bodies(self, *, on: bool) -> None:
+        """Read bodies and close, or no longer."""
+        self.drops = on
+        self._look()
+
+    def cut_streams(self, after_events: int | None) -> None:
+        """End connections that are made from now on after so many events; None: no longer."""
+        self.cut_after = after_events
+        self._look()
+
+    def fail(self, share: float, status: int) -> None:
+        """Answer a share of the requests with a status."""
+        self.fail_share = share
+        self._failed = Result(STATUS_END, status=status)
+        self._look()
+
+    def heal(self) -> None:
+        """Answer as the pool does without a fault."""
+        self.fail(self._pool.fail_share, self._pool.fail_status)
+
+    def _look(self) -> None:
+        self.trouble = self.refuses or self.hangs or self.drops or self.cut_after is not None or self.fail_share > 0
+
+    def _met_trouble(self, attempt: Attempt, now_s: float) -> Result | None:
+        """Meet what stands in the door: a Result, None if it hangs there, _CLEAR if it lets the attempt in."""
+        if self.refuses:
+            return self._close(attempt, CONNECT, NO_JOB)
+        if self.hangs:
+            self._hanging[attempt] = None
+            return None
+        if self.drops:
+            self._enter(attempt)
+            return self._close(attempt, LOST, JOB_LOST)
+        # The draw is made whatever the share, so that a change of it shifts nothing.
+        if next(self._fails) < self.fail_share:
+            self._enter(attempt)
+            return self._close(attempt, self._failed, JOB_LOST)
+        if self.cut_after is not None:
+            attempt.cut_after = self.cut_after
+            self._timers.add(now_s + _work_until(attempt, self.cut_after), attempt, self._cut_on_time)
+        return _CLEAR
+
+    def _cut_on_time(self, attempt: Attempt) -> None:
+        """Cut a stream at its event; one that has waited, or was slowed down, is looked at again."""
+        due_s = self._cut_s(attempt)
+        now_s = self._clockwork.now
+        if due_s > now_s:
+            self._timers.add(due_s, attempt, self._cut_on_time)
+        else:
+            self._cut(attempt, now_s)
+
+    def _cut_s(self, attempt: Attempt) -> float:
+        """Return when the last event that passes is there, or a time before it while the work has not begun."""
+        done = _work_until(attempt, attempt.cut_after)
+        if attempt.state is RUNNING:
+            return self.server.reached_s(attempt, done)
+        return self._clockwork.now + done
+
+    def _enter(self, attempt: Attempt) -> None:
+        attempt.connected = True
+        if self.entered is not None:
+            self.entered(attempt)
+
+    # ---- what happens
+
+    def _moved(self, moved: Sequence[Job]) -> None:
+        """Look at what has started or finished; one that did both is named twice."""
+        for job in moved:
+            if not isinstance(job, Attempt):
+                assert isinstance(job, ProbeJob)
+                self._probed(job)
+            elif job.state is FINISHED:
+                if job.closed:
+                    continue
+                job.closed = True
+                if job.live:
+                    job.live = False
+                    job.end, job.t_end_s, job.status = OK_END, job.end_s, 200
+                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
+                    self.told(job, OK)
+                else:
+                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
+                    if self.late is not None:
+                        self.late(job)
+            elif self.begun is not None:
+                self.begun(job)
+
+    # ---- probes
+
+    def probe(self, done: Callable[[], object]) -> ProbeJob | None:
+        """Put a probe into the queue; `done` is called when a slot takes it. None: the queue is full."""
+        job = ProbeJob(done)
+        self._moved(self.server.offer(job, self._clockwork.now))
+        if job.state is REJECTED:
+            self.probes[REJECTED] += 1
+            return None
+        if self.server.next_s < self._armed_s:
+            self._arm()
+        return job
+
+    def leave_probe(self, job: ProbeJob) -> None:
+        """Give a probe up."""
+        self._moved(self.server.leave(job, self._clockwork.now))
+        self.probes[job.state] += job.state is CANCELLED
+        if self.server.next_s < self._armed_s:
+            self._arm()
+
+    def _probed(self, job: ProbeJob) -> None:
+        if job.state is FINISHED and not job.closed:
+            job.closed = True
+            self.probes[FINISHED] += 1
+            job.done()
+
+    def _close(self, attempt: Attempt, result: Result, job: int) -> Result:
+        """End an attempt at once."""
+        attempt.live = False
+        attempt.end, attempt.status, attempt.t_end_s = result.end, result.status, self._clockwork.now
+        self._write(attempt, job)
+        return result
+
+    def _write(self, attempt: Attempt, job: int) -> None:
+        """Write down an attempt that no work was finished for."""
+        attempt.closed = True
+        t_work_s: float = getattr(attempt, "start_s", nan)  # the server writes it when the work begins
+        told = not isnan(t_work_s) and attempt.first_token_s <= attempt.end_s
+        t_first_s = attempt.first_token_s if told else nan
+        t_done_s = attempt.end_s if job == JOB_CANCELLED else nan
+        self._sends.add(attempt, job, t_work_s, t_first_s, t_done_s)
+
+    def write_open(self) -> None:
+        """Write down, when the model has stopped, what is still here."""
+        for job in [*self.server.jobs(), *self._hanging]:
+            if not isinstance(job, Attempt):
+                continue
+            state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
+            started = job.state is RUNNING
+            first = started and job.first_token_s <= self._clockwork.now
+            self._sends.add(job, state, job.start_s if started else nan, job.first_token_s if first else nan, nan)
+
+    def _arm(self) -> None:
+        self._armed_s = due_s = self.server.next_s
+        if due_s < inf:
+            self._wake = self._clockwork.at(due_s, self._tick_)
+
+    def _tick(self, wake: Wake) -> None:
+        if wake is not self._wake:
+            return  # something earlier came meanwhile
+        server = self.server
+        self._moved(server.advance(self._armed_s))
+        self._armed_s = due_s = server.next_s
+        if due_s < inf:
+            self._wake = self._clockwork.at(due_s, self._tick_)
+
+
+_CLEAR: Final = Result(OPEN_END)
+
+
+def _work_until(attempt: Attempt, token: int) -> float:
+    """Return the work until a token is out, the first being 1."""
+    return attempt.prefill_s + (attempt.work_s - attempt.prefill_s) * (token - 1) / max(1, attempt.tokens - 1)
+
+
+def _nobody_told(_: Attempt, __: Result) -> None:
+    raise AssertionError("a frontend is given its gateway before the run begins")
