@@ -10,7 +10,7 @@ from scenarios.layers import Layer
 from scenarios.measures.names import PLAIN, is_measure
 from scenarios.presets import layer_preset_names
 from scenarios.problem import Problem
-from scenarios.spec import MODELLED_FAULTS, Fault, Load, Pool, Scenario, Semantics
+from scenarios.spec import Fault, Load, Pool, Scenario, Semantics
 
 _FAULT_KNOBS = {
     "share": ("capacity_loss", "errors"),
@@ -33,7 +33,8 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     for index, load in enumerate(scenario.load):
         yield from _load(f"load[{index}]", load)
     for index, fault in enumerate(scenario.faults):
-        yield from _fault(f"faults[{index}]", fault, layered=bool(scenario.layers))
+        target = next((pool for pool in scenario.pools if pool.id == fault.pool), None)
+        yield from _fault(f"faults[{index}]", fault, target, layered=bool(scenario.layers))
     yield from _whole(scenario)
 
 
@@ -121,9 +122,9 @@ def _load(key: str, load: Load) -> Iterator[Problem]:
         yield Problem(f"{key}.file", "is missing", "name the CSV beside the scenario")
 
 
-def _fault(key: str, fault: Fault, *, layered: bool) -> Iterator[Problem]:
-    if fault.kind in MODELLED_FAULTS and not layered:
-        yield Problem(f"{key}.kind", f"{fault.kind} is modelled only with layers", "add [[layers]], or another kind")
+def _fault(key: str, fault: Fault, pool: Pool | None, *, layered: bool) -> Iterator[Problem]:
+    if fault.kind in ("capacity_loss", "slow_down") and pool is not None and pool.slots is None and not layered:
+        yield Problem(f"{key}.kind", f"{fault.kind} means nothing without slots", f"give {pool.id} slots")
     for knob, kinds in _FAULT_KNOBS.items():
         if getattr(fault, knob) is not None and fault.kind not in kinds:
             yield Problem(f"{key}.{knob}", f"means nothing for {fault.kind}", f"leave it out, or kind = {kinds[0]!r}")
