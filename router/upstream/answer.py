@@ -37,7 +37,8 @@ class Head:
         """It has no body, whatever its headers say."""
         self.framed = self.chunked or self.sized or self.empty
         """Whether the answer says where it ends; else the connection's end is its end, and proves nothing."""
-        self.keeps = keeps and not (self.chunked and self.sized)
+        # A 408 may have been said to nobody just before the request came: then the true answer is still to follow.
+        self.keeps = keeps and not (self.chunked and self.sized) and status != _MAY_BE_UNASKED
         """Whether the connection may serve another request."""
 
     def value(self, name: bytes) -> bytes | None:
@@ -49,6 +50,7 @@ class Head:
 
 
 _NO_BODY = frozenset((204, 304))
+_MAY_BE_UNASKED = 408
 
 
 class AnswerReader:

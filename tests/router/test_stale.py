@@ -11,8 +11,8 @@ from router.upstream.connection import Connection
 from router.upstream.kept import Kept
 from router.upstream.origin import Origin
 from tests.router import raw_pool
-from tests.router.live import live
-from tests.router.raw_pool import Call, RawPool, ok
+from tests.router.live import live, until
+from tests.router.raw_pool import Call, RawPool, ok, status
 
 
 async def test_connections_are_reused(tmp_path: Path) -> None:
@@ -31,6 +31,15 @@ async def test_reuse_can_be_turned_off(tmp_path: Path) -> None:
                 assert (await router.ask()).status == 200
         assert pool.connections == 2
         assert not any(row.reused for row in router.rows())
+
+
+async def test_a_connection_that_has_said_408_is_not_used_again(tmp_path: Path) -> None:
+    """It may have been said to nobody just before the request came; then the true answer would be the next one's."""
+    async with RawPool(status(408), keep=True) as pool:
+        async with live(tmp_path, pool.url) as router:
+            for _ in range(2):
+                assert (await router.ask()).status == 408
+        assert pool.connections == 2
 
 
 async def test_an_idle_connection_is_not_kept_beyond_its_time(tmp_path: Path) -> None:
@@ -104,11 +113,11 @@ async def test_an_answer_to_nothing_that_was_read_long_ago_is_dropped_with_its_c
 async def test_however_many_idle_connections_are_dead_the_request_gets_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def slow(call: Call) -> None:
-        await asyncio.sleep(0.1)
+    async def together(call: Call) -> None:
+        await until(lambda: len(pool.bodies) >= 20)
         await ok(call)
 
-    async with RawPool(slow, keep=True) as pool:
+    async with RawPool(together, keep=True) as pool:
         async with live(tmp_path, pool.url) as router:
             await asyncio.gather(*(router.ask() for _ in range(20)))
             assert pool.connections == 20
