@@ -9,6 +9,7 @@ Laws
 
 import asyncio
 import io
+from contextlib import suppress
 
 import msgspec
 from aiohttp import web
@@ -96,7 +97,8 @@ class Intake:
             self._grown(hold, len(body))
             return body
         if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= (1, 1):
-            await request.writer.write(_CONTINUE)
+            with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
+                await request.writer.write(_CONTINUE)
             request.writer.output_size = 0  # the answer proper has not begun
         try:
             return await self._pieces(request, hold, until_s)

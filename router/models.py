@@ -38,7 +38,7 @@ class Models:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer with the union, or 503 if no pool has answered."""
         pools = self._policy.catalog.pools
-        passed = CIMultiDict(headers.end_to_end(request.headers, _NOT_TO_POOL))
+        passed = headers.end_to_end(request.headers, _NOT_TO_POOL)
         passed["Accept-Encoding"] = "identity"
         lists = await self._lists(pools, passed)
         if pools and not any(entries is not None for entries in lists):

@@ -206,7 +206,13 @@ def break_off(request: web.BaseRequest, out: PassedOn) -> None:
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     request.protocol.force_close()
     if transport.get_write_buffer_size():
-        asyncio.get_running_loop().call_later(FLUSH_MAX_S, transport.abort)
+        asyncio.get_running_loop().call_later(FLUSH_MAX_S, _give_up, transport)
+
+
+def _give_up(transport: asyncio.Transport) -> None:
+    """Throw away what a client has not read; a transport that has ended meanwhile cannot be aborted (asyncio 3.11)."""
+    if transport.get_write_buffer_size():
+        transport.abort()
 
 
 def _named_by_connection(answer: Head) -> frozenset[bytes]:

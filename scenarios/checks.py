@@ -48,7 +48,9 @@ _OF_A_ROUTER = frozenset(
 )
 """Laws of this project's router: other gateways, which a layer can stand for, break them by design."""
 
-_OF_CLIENTS = frozenset(("one_answer_each", "no_false_end", "claims_match_sends", "bytes_unaltered"))
+_OF_CLIENTS = frozenset(
+    ("one_answer_each", "no_false_end", "claims_match_sends", "bytes_unaltered", "every_byte_before_break")
+)
 """Checks of bytes, headers and the ends that stock clients see, none of which the queue-level model has."""
 
 _ASKED_FOR: dict[str, Callable[[Scenario], bool]] = {

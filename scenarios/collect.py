@@ -21,7 +21,7 @@ from scenarios.record import Mode, Record, record_path
 from scenarios.spec import Scenario
 from scenarios.verdict import Verdict
 
-SUITE = "scenarios"
+SUITE = "scenarios/catalog"
 """The folder whose .toml files are scenarios. Elsewhere in the checkout one must be named on the command line; outside
 of it pytest must be told of the project too: `pytest -c CHECKOUT/pyproject.toml -p conftest FILE.toml`."""
 MODES: tuple[Mode, ...] = ("real", "simulated")

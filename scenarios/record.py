@@ -8,11 +8,12 @@ saw (`PoolEvent`), never what a router says of itself (`Send`).
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct, field
 
+from scenarios.measures.history import History
 from scenarios.spec import Scenario
 
 SCHEMA = 1
@@ -204,6 +205,13 @@ class RecordError(ValueError):
     exit_code: ClassVar[int] = 2
 
 
+class Arms(NamedTuple):
+    """A run and the same one without its faults (None: it has none), as columns."""
+
+    run: History
+    control: History | None
+
+
 class Record:
     """One run, its rows by kind in the order they were written."""
 
@@ -218,8 +226,8 @@ class Record:
         self.probes = tuple(r for r in self.rows if isinstance(r, Probe))
         self.samples = tuple(r for r in self.rows if isinstance(r, Sample))
         self.metrics = tuple(r for r in self.rows if isinstance(r, Metric))
-        self.control: Record | None = None
-        """The same run without its faults, where its runner made one; it is not written with the record."""
+        self.arms: Arms | None = None
+        """The columns of the run and of its control arm, where its runner has them; not written with the record."""
 
     @property
     def scenario(self) -> Scenario:

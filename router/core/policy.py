@@ -106,7 +106,8 @@ class Policy:
             failover_spends=config.failover_spends,
             when_unknown=config.when_unknown,
         )
-        self.tally.headers_ignored.update(chain.ignored.keys())
+        if chain.ignored:
+            self.tally.headers_ignored.update(chain.ignored.keys())
         return chain
 
     # ---- the rule

@@ -24,6 +24,8 @@ PIECE_BYTES = 256 * 2**10
 """A request is written in pieces of this size, each when the connection has taken the one before."""
 HELD_BYTES_MAX = 64 * 2**10
 """So much of an answer may wait for its taker, and one read of the socket on top of it."""
+UPLOAD_LOOKS = 4
+"""So often within its time-out it is looked whether an upload goes on; it may last longer by one part of so many."""
 
 
 class Taker(Protocol):
@@ -89,6 +91,7 @@ class Connection(asyncio.Protocol):
             self._rest = memoryview(body)
         self._write_on()
         if self._phase is Phase.UPLOAD:
+            self._unsent_bytes = self._left_of_upload(transport)
             self._watch()
 
     async def answered(self) -> Head | None:
@@ -149,7 +152,7 @@ class Connection(asyncio.Protocol):
             and self._rest is None
             and not self._writing_paused
         )
-        self._phase, self._taker, self._bounds = Phase.IDLE, None, None
+        self._phase, self._taker, self._bounds, self._held_bytes = Phase.IDLE, None, None, 0
         if can_go_on and self.stopped:
             self.read_on()
         return can_go_on
@@ -297,6 +300,8 @@ class Connection(asyncio.Protocol):
     def _watch(self) -> None:
         """See to it that the timer fires no later than the next bound is reached."""
         due_s = self.idle_until_s if self._bounds is None else self._bounds.next(self._phase, self._since_s)[0]
+        if self._phase is Phase.UPLOAD and self._bounds is not None:
+            due_s = min(due_s, self._loop.time() + self._bounds.limits.upload_s / UPLOAD_LOOKS)
         if self._timer is None or due_s < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
@@ -326,6 +331,10 @@ class Connection(asyncio.Protocol):
         if self.stopped and self._phase is Phase.BODY:
             self._since_s = now
         if self._phase is Phase.UPLOAD and self.transport is not None:
-            unsent_bytes = self.transport.get_write_buffer_size() + (0 if self._rest is None else len(self._rest))
+            unsent_bytes = self._left_of_upload(self.transport)
             if unsent_bytes != self._unsent_bytes:
                 self._unsent_bytes, self._since_s = unsent_bytes, now
+
+    def _left_of_upload(self, transport: asyncio.Transport) -> int:
+        """Return how many bytes of the request have not gone to the kernel."""
+        return transport.get_write_buffer_size() + (0 if self._rest is None else len(self._rest))

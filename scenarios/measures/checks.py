@@ -10,9 +10,10 @@ from scenarios.verdict import Verdict, failed, named, passed, undecided
 
 
 def measured_of(record: Record) -> Measured:
-    """Return what is measured of a record, with its control arm where its runner gave one."""
-    control = None if record.control is None else of_record(record.control)
-    return Measured(record.scenario, of_record(record), control)
+    """Return what is measured of a record, with its control arm where its runner made one."""
+    if record.arms is None:
+        return Measured(record.scenario, of_record(record))
+    return Measured(record.scenario, record.arms.run, record.arms.control)
 
 
 def expected_measures(record: Record) -> Verdict:

@@ -4,8 +4,9 @@ What the rows cannot tell is named in `lacks`: without rows of pools there is no
 work began and ended no orphaned work.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator
-from math import inf, nan
+from math import inf, isnan, nan
 
 from scenarios.measures.history import Attempts, FaultSpan, History, Operations, Sends, bools, floats, ints
 from scenarios.record import Fault, PoolEvent, Record, Request, Send
@@ -13,8 +14,6 @@ from scenarios.record import Fault, PoolEvent, Record, Request, Send
 NO_POOL_EVENTS = "the record has no rows of pools"
 NO_SENDS = "the record has no sends"
 NO_STARTS = "the pools did not say when work began"
-
-_ENDS = frozenset({"finished", "cancelled"})
 
 
 def of_record(record: Record) -> History:
@@ -70,44 +69,77 @@ def _first_tokens(requests: list[Request]) -> Iterator[tuple[str, float]]:
 def _attempts(record: Record, requests: list[Request], rows: dict[str, int]) -> dict[str, Attempts]:
     operations = {request.request_id: rows[request.operation_id] for request in requests}
     sends = [send for send in record.sends if send.request_id in operations]
-    return {
-        "client": Attempts(
-            operation=ints([rows[request.operation_id] for request in requests]),
-            start_s=floats([request.t_start for request in requests]),
-        ),
-        "router": Attempts(
-            operation=ints([operations[send.request_id] for send in sends]),
-            start_s=floats([send.t_start for send in sends]),
-        ),
-    }
+    of_requests = Attempts(
+        operation=ints([rows[request.operation_id] for request in requests]),
+        start_s=floats([request.t_start for request in requests]),
+    )
+    of_sends = Attempts(
+        operation=ints([operations[send.request_id] for send in sends]),
+        start_s=floats([send.t_start for send in sends]),
+    )
+    *outer, innermost = [layer.name for layer in record.scenario.layers] or ["client", "router"]
+    if not outer:
+        return {innermost: of_sends}
+    return {**{name: _counted(record, name, rows) for name in outer[:-1]}, outer[-1]: of_requests, innermost: of_sends}
+
+
+def _counted(record: Record, layer: str, rows: dict[str, int]) -> Attempts:
+    """Return the attempts of a layer of which the record has counts alone: when they began, nobody knows."""
+    counts = {operation.operation_id: operation.attempts.get(layer, 0) for operation in record.operations}
+    operations = [rows[operation_id] for operation_id, count in counts.items() for _ in range(count)]
+    return Attempts(operation=ints(operations), start_s=floats([nan] * len(operations)))
 
 
 class _Work:
-    """What one frontend did for one request."""
+    """What one frontend did for one send."""
 
     __slots__ = ("entered", "free_s", "tokens", "work_s")
 
     def __init__(self) -> None:
         self.entered, self.work_s, self.free_s, self.tokens = False, nan, nan, 0
 
+
+class _Works:
+    """What one frontend did for one request: as a rule for one send of it.
+
+    Rows do not say which of several sends they are about, so what begins and ends first is taken for the first one's.
+    """
+
+    __slots__ = ("works",)
+
+    def __init__(self) -> None:
+        self.works: list[_Work] = []
+
     def take_in(self, event: PoolEvent) -> None:
-        if event.kind in ("queued", "started"):
-            self.entered = True
-        if event.kind == "started":
-            self.work_s = event.t
-        elif event.kind in _ENDS:
-            self.free_s = event.t
-        if event.tokens is not None:
-            self.tokens = event.tokens
+        if event.kind == "body_complete" or not self.works:
+            self.works.append(_Work())
+        match event.kind:
+            case "queued":
+                self.works[-1].entered = True
+            case "started":
+                work = self._first("work_s")
+                work.entered, work.work_s = True, event.t
+            case "finished" | "cancelled":
+                work = self._first("free_s")
+                work.free_s = event.t
+                work.tokens = event.tokens or 0
+
+    def _first(self, unset: str) -> _Work:
+        return next((work for work in self.works if isnan(getattr(work, unset))), self.works[-1])
+
+    def next(self) -> _Work:
+        """Return what was done for the next send."""
+        return self.works.pop(0) if self.works else _Work()
 
 
 def _sends(record: Record, requests: list[Request], rows: dict[str, int], pools: dict[str, int]) -> Sends:
     by_id = {request.request_id: request for request in requests}
-    work: dict[tuple[str | None, str], _Work] = {}
+    works: dict[tuple[str | None, str], _Works] = defaultdict(_Works)
     for event in record.pool_events:
-        work.setdefault((event.request_id, event.frontend), _Work()).take_in(event)
+        works[event.request_id, event.frontend].take_in(event)
     told = [send for send in record.sends if send.request_id in by_id and send.pool in pools]
-    done = [work.get((send.request_id, send.frontend), _Work()) for send in told]
+    # A send that never handed its body over has left no rows at the frontend.
+    done = [works[send.request_id, send.frontend].next() if send.slot_taken else _Work() for send in told]
     return Sends(
         operation=ints([rows[by_id[send.request_id].operation_id] for send in told]),
         pool=ints([pools[send.pool] for send in told]),

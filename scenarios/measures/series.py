@@ -105,7 +105,7 @@ def _ramp(starts_s: Floats, moments_s: Floats) -> Floats:
 
 
 def _counts(times_s: Floats, edges_s: Floats) -> Floats:
-    return np.histogram(times_s, edges_s)[0].astype(np.float64)
+    return np.histogram(times_s[~np.isnan(times_s)], edges_s)[0].astype(np.float64)
 
 
 def _ratio(above: Floats, below: Floats) -> Floats:

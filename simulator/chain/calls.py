@@ -77,6 +77,7 @@ class Operation(Call):
 
     def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any, layers: int) -> None:
         Call.__init__(self, self, None, 1, t_start_s)
+        self.turn = 1
         self.index = index
         self.load = load
         self.model = model

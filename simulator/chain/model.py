@@ -1,17 +1,21 @@
 """The cast of the queue-level model, put together on one clock: users, layers, pools, faults."""
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from typing import Final
 
 from scenarios.layers import Layer
 from scenarios.spec import Pool, Scenario
+from scenarios.statistics import replication_seed
 from scenarios.world import blocks
 from simulator.chain import faults
+from simulator.chain.background import Background
 from simulator.chain.clockwork import Clockwork, Timers
 from simulator.chain.columns import Sends
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
+from simulator.chain.gateway import Gateway
 from simulator.chain.layer import GenericLayer
 from simulator.chain.pools import Frontend
 from simulator.chain.users import Users, arrivals_of
@@ -23,10 +27,7 @@ BARE: Final = Layer(name="client")
 
 def seed_of(scenario: Scenario, replication: int) -> int:
     """Return the seed of one replication: the scenario's own for the first, others drawn from it by their number."""
-    if replication == 0:
-        return scenario.seed
-    digest = hashlib.sha256(f"{scenario.seed}/replication/{replication}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return replication_seed(scenario.seed, replication)
 
 
 class Model:
@@ -47,18 +48,7 @@ class Model:
             for fault in (scenario.faults if faults_on else ())
         ]
         faults.schedule(self.clockwork, self.faults)
-        self.layers = [
-            GenericLayer(
-                self.clockwork,
-                self.timers,
-                layer,
-                place,
-                seed=seed,
-                chain_cap=scenario.chain_cap,
-                rejects_at_once=scenario.semantics.cheap_rejects == "at_once",
-            )
-            for place, layer in enumerate(scenario.layers or (BARE,))
-        ]
+        self.layers = [self._layer(layer, place, seed) for place, layer in enumerate(scenario.layers or (BARE,))]
         self.arriving = arrivals_of(scenario, seed)
         self.users = Users(self.clockwork, self.layers[0], scenario, self.arriving, units)
         self._join(seed)
@@ -74,14 +64,34 @@ class Model:
             made.append(frontend)
         return PoolFrontends(pool.id, pool.model, made, draw_of(pool, units, seed))
 
+    def _layer(self, spec: Layer, place: int, seed: int) -> GenericLayer | Gateway:
+        scenario = self.scenario
+        if spec.kind == "pooldrill":
+            return Gateway(self.clockwork, self.timers, spec, place, scenario=scenario, pools=self.pools, seed=seed)
+        return GenericLayer(
+            self.clockwork,
+            self.timers,
+            spec,
+            place,
+            seed=seed,
+            chain_cap=scenario.chain_cap,
+            rejects_at_once=scenario.semantics.cheap_rejects == "at_once",
+        )
+
     def _join(self, seed: int) -> None:
         """Tell every layer who is above and who below."""
         self.layers[0].above = self.users
-        for upper, lower in zip(self.layers, self.layers[1:], strict=False):
+        for upper, lower in itertools.pairwise(self.layers):
+            assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
             upper.below, lower.above = lower, upper
             lower.carried_s = upper.tells_s
         innermost = self.layers[-1]
-        innermost.below = Gate(self.clockwork.news, innermost, innermost.spec, self.pools, seed)
+        if isinstance(innermost, Gateway):
+            background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
+            for policy in innermost.policies:
+                background.try_benched(policy)
+        else:
+            innermost.below = Gate(self.clockwork.news, innermost, innermost.spec, self.pools, seed)
         if self.scenario.semantics.late_answers == "count":
             for frontend in self.frontends:
                 frontend.late = self.users.late

@@ -7,13 +7,14 @@ import numpy as np
 
 from scenarios import record
 from scenarios.spec import Scenario
+from scenarios.world.job import CANCELLED, FINISHED, REJECTED
 from simulator.chain.columns import Columns
 from simulator.chain.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolTotals:
-    """What one frontend's server counted over the run, and how much of it is still there."""
+    """What one frontend's server counted over the run, without probes, and how much of it is still there."""
 
     pool: str
     frontend: str
@@ -64,10 +65,10 @@ def outcome_of(model: Model, replication: int) -> Outcome:
         PoolTotals(
             pool=frontend.pool,
             frontend=frontend.name,
-            offered=frontend.server.offered,
-            finished=frontend.server.finished,
-            cancelled=frontend.server.cancelled,
-            rejected=frontend.server.rejected,
+            offered=frontend.server.offered - frontend.probes.total(),
+            finished=frontend.server.finished - frontend.probes[FINISHED],
+            cancelled=frontend.server.cancelled - frontend.probes[CANCELLED],
+            rejected=frontend.server.rejected - frontend.probes[REJECTED],
             waiting=frontend.server.waiting,
             running=frontend.server.running,
             orphaned_s=frontend.server.orphaned_s,

@@ -3,12 +3,13 @@
 A send that meets no fault costs one call of `offer`; everything that is unusual goes through `_met_trouble`.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import inf, isnan, nan
 from typing import Final
 
 from scenarios.spec import Pool
-from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job
+from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
 from simulator.chain.calls import Attempt
@@ -30,6 +31,17 @@ UNLIMITED_SLOTS: Final = 100_000
 """What a frontend without slots can work on at one time."""
 
 Told = Callable[[Attempt, Result], None]
+
+
+class ProbeJob(Job):
+    """A health probe that waits for a slot like a request; the answer itself takes no time."""
+
+    __slots__ = ("closed", "done")
+
+    def __init__(self, done: Callable[[], object]) -> None:
+        super().__init__(0.0)
+        self.done = done
+        self.closed = False
 
 
 class Frontend:
@@ -66,6 +78,9 @@ class Frontend:
         self.hangs = False
         self.drops = False
         self.cut_after: int | None = None
+        self.probes_queue = pool.probes_queue
+        self.probes = Counter[JobState]()
+        """Probes that had a place among the jobs, by what became of them."""
         self.fail_share = pool.fail_share
         self.fail_status = pool.fail_status
         self.trouble = pool.fail_share > 0
@@ -240,8 +255,10 @@ class Frontend:
     def _moved(self, moved: Sequence[Job]) -> None:
         """Look at what has started or finished; one that did both is named twice."""
         for job in moved:
-            assert isinstance(job, Attempt)
-            if job.state is FINISHED:
+            if not isinstance(job, Attempt):
+                assert isinstance(job, ProbeJob)
+                self._probed(job)
+            elif job.state is FINISHED:
                 if job.closed:
                     continue
                 job.closed = True
@@ -256,6 +273,32 @@ class Frontend:
                         self.late(job)
             elif self.begun is not None:
                 self.begun(job)
+
+    # ---- probes
+
+    def probe(self, done: Callable[[], object]) -> ProbeJob | None:
+        """Put a probe into the queue; `done` is called when a slot takes it. None: the queue is full."""
+        job = ProbeJob(done)
+        self._moved(self.server.offer(job, self._clockwork.now))
+        if job.state is REJECTED:
+            self.probes[REJECTED] += 1
+            return None
+        if self.server.next_s < self._armed_s:
+            self._arm()
+        return job
+
+    def leave_probe(self, job: ProbeJob) -> None:
+        """Give a probe up."""
+        self._moved(self.server.leave(job, self._clockwork.now))
+        self.probes[job.state] += job.state is CANCELLED
+        if self.server.next_s < self._armed_s:
+            self._arm()
+
+    def _probed(self, job: ProbeJob) -> None:
+        if job.state is FINISHED and not job.closed:
+            job.closed = True
+            self.probes[FINISHED] += 1
+            job.done()
 
     def _close(self, attempt: Attempt, result: Result, job: int) -> Result:
         """End an attempt at once."""
@@ -276,7 +319,8 @@ class Frontend:
     def write_open(self) -> None:
         """Write down, when the model has stopped, what is still here."""
         for job in [*self.server.jobs(), *self._hanging]:
-            assert isinstance(job, Attempt)
+            if not isinstance(job, Attempt):
+                continue
             state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
             started = job.state is RUNNING
             first = started and job.first_token_s <= self._clockwork.now

@@ -108,17 +108,18 @@ def _requests(
         found = last.get((operation, turn))
         first_s, place, count = (None, None, 0) if found is None else found
         good = end == OK_END
+        broken = end == LOST_END and first_s is not None and first_s <= t_end_s
         yield Request(
             operation_id=ids[operation],
             request_id=f"{ids[operation]}-r{turn - 1}",
             attempt=turn - 1,
             t_start=t_start_s,
-            t_headers=t_end_s if end == STATUS_END else (first_s if good else None),
-            t_first_token=first_s if good else None,
+            t_headers=t_end_s if end == STATUS_END else (first_s if good or broken else None),
+            t_first_token=first_s if good or broken else None,
             t_last_byte=t_end_s if good else None,
             t_end=end_s if end == OPEN_END else t_end_s,
             end=_REQUEST_END[end],
-            status=status or None,
+            status=200 if broken else status or None,
             pool=None if place is None or not good else frontends[place].pool,
             sends=count,
         )

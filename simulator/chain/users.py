@@ -10,6 +10,7 @@ from scenarios.world.arrivals import Ask, arrivals, asks
 from simulator.chain.calls import Attempt, Call, Operation
 from simulator.chain.clockwork import Clockwork
 from simulator.chain.columns import Operations
+from simulator.chain.gateway import Gateway
 from simulator.chain.layer import GenericLayer
 from simulator.chain.results import OK, OK_END, Result
 from simulator.chain.work import Units
@@ -53,7 +54,7 @@ class Users:
     """Makes the operations arrive and writes down how they end. `chain` is the outermost layer."""
 
     def __init__(
-        self, clockwork: Clockwork, chain: GenericLayer, scenario: Scenario, arriving: Arrivals, units: Units
+        self, clockwork: Clockwork, chain: GenericLayer | Gateway, scenario: Scenario, arriving: Arrivals, units: Units
     ) -> None:
         self.rows = Operations(len(arriving.t_s))
         self.turns: list[Sequence[int] | None] = [None] * len(arriving.t_s)

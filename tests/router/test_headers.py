@@ -133,14 +133,20 @@ async def test_a_pools_header_passes_in_whatever_bytes_it_came(tmp_path: Path) -
 @pytest.mark.parametrize("named", ["Close, X-A ,x-b", "x-a,X-B"])
 def test_headers_that_connection_names_are_dropped(named: str) -> None:
     given = CIMultiDict({"Connection": named, "X-A": "1", "x-B": "2", "X-C": "3"})
-    assert headers.end_to_end(given, headers.HOP_BY_HOP) == [("X-C", "3")]
+    assert list(headers.end_to_end(given, headers.HOP_BY_HOP).items()) == [("X-C", "3")]
 
 
 def test_two_connection_headers_are_both_read() -> None:
     given = CIMultiDict([("Connection", "x-a"), ("connection", "x-b"), ("X-A", "1"), ("X-B", "2"), ("X-C", "3")])
-    assert headers.end_to_end(given, headers.HOP_BY_HOP) == [("X-C", "3")]
+    assert list(headers.end_to_end(given, headers.HOP_BY_HOP).items()) == [("X-C", "3")]
 
 
-def test_content_length_goes_where_chunks_frame_the_answer() -> None:
-    given = CIMultiDict({"Content-Length": "5", "Transfer-Encoding": "chunked", "Content-Type": "text/plain"})
-    assert dict(headers.for_client(given)) == {"Content-Type": "text/plain"}
+def test_what_is_the_routers_own_does_not_pass_except_the_operations_id() -> None:
+    given = CIMultiDict([("X-Pooldrill-Pool", "a"), ("x-pooldrill-pool", "b"), ("X-Pooldrill-Operation-Id", "o")])
+    passed = headers.for_pool(given, body_bytes=5, via="1.1 r")
+    assert list(passed.items()) == [("X-Pooldrill-Operation-Id", "o"), ("Content-Length", "5"), ("Via", "1.1 r")]
+
+
+def test_an_underscore_hides_no_header_that_must_not_pass() -> None:
+    given = CIMultiDict([("Transfer_Encoding", "chunked"), ("transfer_encoding", "x"), ("X_Fine", "1"), ("Te", "t")])
+    assert list(headers.end_to_end(given, headers.HOP_BY_HOP).items()) == [("X_Fine", "1")]
