@@ -87,7 +87,7 @@ class Chat:
         until_s = talk.started_s + talk.deadline_s
         last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)
         try:
-            body = await self._intake.read(request, talk.hold, until_s=until_s)
+            body = await self._intake.read(request, talk.hold, until_s=until_s, deadline_s=talk.deadline_s)
         except Refused:
             raise
         except BaseException:
