@@ -15,10 +15,12 @@ from router.app import FORWARDED
 from router.chat import Chat
 from router.clock import LoopClock
 from router.connection import Bounds as ClientBounds
+from router.core.bounds import Bounds, Limits
 from router.core.config import RouterConfig
 from router.core.effects import Request, Send
 from router.core.policy import build_policy
 from router.core.topology import Catalog, Pool
+from router.credentials import Credentials
 from router.dialing import Dialer
 from router.front import Front
 from router.intake import Intake
@@ -30,7 +32,6 @@ from router.settings import ShellConfig
 from router.talk import Talk
 from router.tls import TlsTable
 from router.upstream import Attempt, Upstream
-from router.upstream.bounds import Bounds, Limits
 from router.upstream.origin import origin_of, request_head
 
 NEVER = float("inf")
@@ -42,7 +43,9 @@ class DriverWithoutRule(Chat):
     def __init__(self, pool: Pool, clock: LoopClock, shell: ShellConfig) -> None:
         config = RouterConfig()
         policy = build_policy(config, clock, random.Random(1), Catalog([pool]))
-        upstream = Upstream(clock, config, reuse_idle_s=shell.reuse_idle_s, dialer=Dialer(TlsTable({})))
+        upstream = Upstream(
+            clock, config, reuse_idle_s=shell.reuse_idle_s, dialer=Dialer(TlsTable({})), credentials=Credentials({})
+        )
         journal = Journal(EventLog(clock), NoSendLog())
         super().__init__(
             policy, upstream, journal, clock=clock, intake=Intake(shell), via="bench", on_first_byte=lambda _: None
