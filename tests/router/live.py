@@ -64,6 +64,11 @@ class Live:
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._events.getvalue().splitlines()]
 
+    def forget_events(self) -> None:
+        """Begin to collect events anew."""
+        self._events.seek(0)
+        self._events.truncate()
+
     async def ask(self, request_id: str = "r-1", *, path: str = CHAT, **content: object) -> Seen:
         body = json.dumps({"model": "m", "messages": [], **content}).encode()
         return await self.post(body, path=path, headers={"x-request-id": request_id})
