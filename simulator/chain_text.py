@@ -176,14 +176,16 @@ def replications_table(found: Sequence[Replication]) -> Table:
 def replications_lines(found: Sequence[Replication]) -> Iterator[str]:
     """Say how many runs collapsed, whether means may be taken over all, and what the fault costs."""
     classes = [each.run_class for each in found]
-    hits = sum(run_class in COLLAPSED for run_class in classes)
-    low, high = wilson(hits, len(found))
+    told = [run_class for run_class in classes if run_class != UNCLASSED]
     if len(found) >= REPLICATIONS_MAX and not is_enough(found):
         yield f"The intervals are still wider than 5 % after {len(found)} runs."
-    yield f"P(collapse): {hits} of {len(found)} runs, {percent(low)} to {percent(high)} (Wilson, 95 %)"
-    unclassed = classes.count(UNCLASSED)
-    if 0 < unclassed < len(classes):
-        yield f"{unclassed} of them ended too early to be told apart: a longer duration_s and horizon_s would tell."
+    if told:
+        hits = sum(run_class in COLLAPSED for run_class in told)
+        low, high = wilson(hits, len(told))
+        yield f"P(collapse): {hits} of {len(told)} runs, {percent(low)} to {percent(high)} (Wilson, 95 %)"
+    if 0 < len(told) < len(classes):
+        early = len(classes) - len(told)
+        yield f"{early} ended too early to be told apart, and not counted: a longer run would tell."
     if len(set(classes)) > 1:
         yield "The runs are of different classes, so there is no mean over all of them."
         return

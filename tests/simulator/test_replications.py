@@ -82,6 +82,9 @@ def test_a_run_without_a_fault_has_no_class() -> None:
 
 def test_what_ended_too_early_and_what_is_still_wide_is_said() -> None:
     early = [of("degraded", n, 0.9) for n in range(9)] + [of(UNCLASSED, 9, 0.5)]
-    assert "1 of them ended too early to be told apart" in list(replications_lines(early))[1]
+    told = list(replications_lines(early))
+    assert told[0].startswith("P(collapse): 0 of 9 runs, ")
+    assert told[1].startswith("1 ended too early to be told apart, and not counted")
+    assert not list(replications_lines([Replication(0, UNCLASSED, "", {"goodput": 1.0})])), "no fault, no collapse"
     wide = [of("degraded", n, 0.5 + 0.5 * (-1) ** n) for n in range(REPLICATIONS_MAX)]
     assert next(iter(replications_lines(wide))) == "The intervals are still wider than 5 % after 200 runs."
