@@ -29,7 +29,7 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
         yield from layer_problems(f"layers[{index}]", layer, innermost=index == len(scenario.layers) - 1)
     yield from _chain(scenario)
     for index, pool in enumerate(scenario.pools):
-        yield from _pool(f"pools[{index}]", pool)
+        yield from _pool(f"pools[{index}]", pool, layered=bool(scenario.layers))
     for index, load in enumerate(scenario.load):
         yield from _load(f"load[{index}]", load)
     for index, fault in enumerate(scenario.faults):
@@ -100,7 +100,10 @@ def _no_real_run(scenario: Scenario) -> str:
     return ""
 
 
-def _pool(key: str, pool: Pool) -> Iterator[Problem]:
+def _pool(key: str, pool: Pool, *, layered: bool) -> Iterator[Problem]:
+    if pool.probes_queue and not layered:
+        what = "is modelled only with layers: the proofs of a real run's faults may not wait in a queue"
+        yield Problem(f"{key}.probes_queue", what, "leave it out, or add [[layers]]")
     if pool.slots is None:
         for knob in ("queue_max", "order"):
             if getattr(pool, knob) not in (None, "fifo"):

@@ -226,6 +226,12 @@ def test_pools_with_a_queue_or_random_service_are_not_exact(knobs: Data, told: s
     assert told in refusal(data)
 
 
+def test_probes_wait_in_queues_of_the_queue_level_model_alone() -> None:
+    data = valid() | {"exact": False}
+    data["pools"][0] |= {"slots": 4, "probes_queue": True}
+    assert "pools[0].probes_queue: is modelled only with layers" in refusal(data)
+
+
 @pytest.mark.parametrize("kind", ["capacity_loss", "slow_down"])
 def test_a_pool_without_slots_cannot_lose_any_nor_slow_down(kind: str) -> None:
     data = valid() | {"exact": False}
