@@ -163,7 +163,7 @@ class Chat:
         talk.attempts.append(attempt)
         outcome = await self._upstream.hand_over(attempt, talk.slot, talk.target, talk.headers)
         if outcome.delivery is not Delivery.ANSWERED:
-            self._journal.send_ended(talk, attempt)
+            self._ended(talk, attempt)
         return outcome
 
     async def _relay(self, talk: Talk) -> End:
@@ -181,7 +181,7 @@ class Chat:
             attempt.cause, attempt.error = passage.lost
             self._journal.stream_broken(talk, attempt)
         attempt.end()
-        self._journal.send_ended(talk, attempt)
+        self._ended(talk, attempt)
         return end
 
     def _left_alone(self, talk: Talk, why: str) -> None:
@@ -191,6 +191,12 @@ class Chat:
         attempt = talk.attempts[-1]
         attempt.cause, attempt.error = Cause.CLIENT_LEFT, why
         attempt.end()
+        self._ended(talk, attempt)
+
+    def _ended(self, talk: Talk, attempt: Attempt) -> None:
+        """Count and write down a send that has ended."""
+        if attempt.cause is not None:
+            self._policy.tally.send_failed(attempt.send.lease.frontend.pool, attempt.cause)
         self._journal.send_ended(talk, attempt)
 
 

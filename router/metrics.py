@@ -82,6 +82,12 @@ class Metrics(Collector):
         for reason, count in tally.failovers_refused.items():
             refused.add_metric((str(reason),), count)
         yield refused
+        failures = self._counter(
+            "send_failures", "Sends without a whole answer, by pool and by cause.", "pool", "cause"
+        )
+        for (pool, cause), count in tally.failures.items():
+            failures.add_metric((pool, cause), count)
+        yield failures
         in_flight = GaugeMetricFamily(f"{self._prefix}_in_flight", "Sends and streams under way.", labels=("pool",))
         for pool, load in self._policy.in_flight().items():
             in_flight.add_metric((pool,), load)

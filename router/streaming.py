@@ -19,6 +19,7 @@ from collections.abc import Mapping
 
 from aiohttp import HttpVersion11, web
 
+from router.core.bounds import end_of
 from router.core.delivery import Cause
 from router.core.effects import End
 from router.headers import HOP_BY_HOP
@@ -34,7 +35,6 @@ FLUSH_MAX_S = 30.0
 """How long a client may take to read what was written before a break."""
 _LAST_CHUNK = b"0\r\n\r\n"
 _HOP_BY_HOP = frozenset(name.encode() for name in HOP_BY_HOP)
-_END_OF = {Cause.IDLE_TIMEOUT: End.IDLE, Cause.TOTAL_TIMEOUT: End.TOTAL, Cause.DEADLINE: End.DEADLINE}
 
 
 class ClientLeft(Exception):
@@ -110,8 +110,9 @@ class Passage:
                 connection.read_on()
             else:
                 await connection.changed()
-        if not self._is_whole():
-            return _END_OF.get(self.lost[0], End.BROKEN) if self.lost is not None else End.BROKEN
+        self.lost = self._loss()
+        if self.lost is not None:
+            return end_of(self.lost[0])
         if self._chunked and not connection.whole:
             self._transport.write(_LAST_CHUNK)
         while self._protocol.writing_paused:
@@ -154,20 +155,17 @@ class Passage:
         except ConnectionError as error:
             raise ClientLeft(str(error)) from error
 
-    def _is_whole(self) -> bool:
-        """Tell whether an answer whose bytes have ended is complete; else `lost` says why not."""
+    def _loss(self) -> tuple[Cause, str] | None:
+        """Say why an answer whose bytes have ended is not complete; None: it is."""
         connection, answer = self._connection, self._answer
         if connection.whole:
-            return True
+            return None
         failure = connection.failure
         if failure is None and answer.framed:
             failure = Lost("the connection was cut")
         if failure is None and _is_events(answer) and not self._tail.rstrip().endswith(DONE):
             failure = Lost("the connection was closed before data: [DONE]")
-        if failure is None:
-            return True
-        self.lost = cause_of(failure, connected=True, reused=False), text_of(failure)
-        return False
+        return None if failure is None else (cause_of(failure, connected=True, reused=False), text_of(failure))
 
     def _head(self, own: Mapping[str, str], defaults: Mapping[str, str]) -> bytes:
         """Return the status line and the headers: the pool's as they came, then ours."""

@@ -10,6 +10,7 @@ from typing import Any, assert_never
 
 import simpy
 
+from router.core.bounds import Bounds, Limits, Phase, end_of
 from router.core.chain import SHOULD_RETRY, ChainBudget
 from router.core.delivery import BLAME, Cause, Delivery, Outcome
 from router.core.effects import End, Relay, Request, Send, Waiting
@@ -44,6 +45,7 @@ class Router:
         self.env = env
         self.timers = timers
         self.policy = policy
+        self.limits = Limits(policy.config)
         self.doors = doors
         self.frontends = frontends
         self.journal = journal
@@ -70,12 +72,13 @@ class _Handling:
         """Forward the request and answer its client, unless it leaves."""
         policy = self._router.policy
         self._chain = chain = policy.chain_of(self._chat.headers)
-        deadline_s = min(policy.config.deadline_s, chain.within_s)
+        config, now = policy.config, self._env.now
         request = Request(
             self._chat.model,
-            self._env.now + deadline_s,
+            now + min(config.deadline_s, chain.within_s),
+            last_byte_until_s=now + min(config.deadline_s, chain.whole_within_s),
             retries_left=chain.failovers_left,
-            deadline_lowered=chain.hurries(policy.config.deadline_s),
+            deadline_lowered=chain.hurries(config.deadline_s),
         )
         try:
             with contextlib.closing(forward(policy, request)) as rule:
@@ -119,9 +122,11 @@ class _Handling:
         send.lease.handed_over()
         frontend = self._router.frontends[name]
         connected.ask(lambda connection: frontend.serve(connection, self._chat))
-        piece = yield from connected.receive(send.until_s)
+        sending.bounds = Bounds.of_send(self._router.limits, send, self._env.now)
+        until_s, late = sending.bounds.next(Phase.HEAD, self._env.now)
+        piece = yield from connected.receive(until_s)
         if not isinstance(piece, Head):
-            return self._end_send(Cause.DEADLINE if piece is LATE else Cause.LOST)
+            return self._end_send(late if piece is LATE else Cause.LOST)
         sending.status, sending.head = piece.status, piece
         outcome = sending.outcome(Cause.PROTOCOL)
         # A head that answers something else ends the send; one that answers it leaves that to the end of its stream.
@@ -134,6 +139,7 @@ class _Handling:
         assert sending.connection is not None
         assert sending.status is not None
         assert sending.head is not None
+        assert sending.bounds is not None
         head = Head(
             sending.status,
             code=sending.head.code,
@@ -146,16 +152,20 @@ class _Handling:
             ),
         )
         self._client.say(head)
-        idle_s = self._router.policy.config.idle_timeout_s
-        while isinstance(piece := (yield from sending.connection.receive(self._env.now + idle_s)), bytes):
+        while True:
+            until_s, late = sending.bounds.next(Phase.BODY, self._env.now)
+            piece = yield from sending.connection.receive(until_s)
+            if not isinstance(piece, bytes):
+                break
             self._client.say(piece)
         if piece is Close.WHOLE:
             self._client.close(Close.WHOLE)
             self._end_send(None)
             return End.COMPLETE
         self._client.close(Close.BROKEN)
-        self._end_send(Cause.IDLE_TIMEOUT if piece is LATE else Cause.LOST)
-        return End.IDLE if piece is LATE else End.BROKEN
+        cause = late if piece is LATE else Cause.LOST
+        self._end_send(cause)
+        return end_of(cause)
 
     def _answer(self, reply: Reply) -> None:
         """Answer in the router's own words where no pool's answer was passed on."""
@@ -192,10 +202,11 @@ class _Handling:
 class _Sending:
     """A send under way."""
 
-    __slots__ = ("connection", "head", "send", "status", "t_connected", "t_start")
+    __slots__ = ("bounds", "connection", "head", "send", "status", "t_connected", "t_start")
 
     def __init__(self, send: Send, t_start: float) -> None:
         self.send = send
+        self.bounds: Bounds | None = None
         self.t_start = t_start
         self.t_connected: float | None = None
         self.connection: Connection | None = None

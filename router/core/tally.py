@@ -7,7 +7,7 @@ The algebra that must hold at every quiet moment:
 
 from collections import Counter
 
-from router.core.delivery import Outcome
+from router.core.delivery import Cause, Outcome
 
 NO_RESPONSE = "no_response"
 
@@ -15,7 +15,7 @@ NO_RESPONSE = "no_response"
 class Tally:
     """Counters with the labels of the metrics that show them."""
 
-    __slots__ = ("client_requests", "failovers", "failovers_refused", "headers_ignored", "sends")
+    __slots__ = ("client_requests", "failovers", "failovers_refused", "failures", "headers_ignored", "sends")
 
     def __init__(self) -> None:
         self.sends: Counter[tuple[str, str]] = Counter()
@@ -26,6 +26,8 @@ class Tally:
         """(from pool, to pool) -> second sends."""
         self.failovers_refused: Counter[str] = Counter()
         """Reason -> failed sends that were not followed by another."""
+        self.failures: Counter[tuple[str, str]] = Counter()
+        """(pool, cause) -> sends without an answer, or whose answer was not passed on whole."""
         self.headers_ignored: Counter[str] = Counter()
         """Name of a header about the chain -> requests where it could not be read."""
 
@@ -37,3 +39,7 @@ class Tally:
     def request_ended(self, code: str, sends: int) -> None:
         """Count a client's request by what it was told."""
         self.client_requests[code, sends] += 1
+
+    def send_failed(self, pool: str, cause: Cause) -> None:
+        """Count a send without an answer, or whose answer was not passed on whole, by its cause."""
+        self.failures[pool, cause] += 1

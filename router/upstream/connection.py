@@ -14,9 +14,9 @@ import select
 from collections.abc import Callable
 from typing import Protocol
 
+from router.core.bounds import Bounds, Phase
 from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
-from router.upstream.bounds import Bounds, Phase
 from router.upstream.faults import Late, Lost, NotHttp
 from router.upstream.origin import Origin
 

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from router.upstream.bounds import Bounds
+from router.core.bounds import Bounds
 from router.upstream.connection import Connection
 from router.upstream.faults import Lost, UpstreamError
 

@@ -10,13 +10,13 @@ import asyncio
 from multidict import CIMultiDict
 
 from router.body import BodySlot
+from router.core.bounds import Bounds, Limits
 from router.core.clock import Clock
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Outcome
 from router.core.topology import Frontend
 from router.dialing import Dialer
 from router.upstream.attempt import Attempt
-from router.upstream.bounds import Bounds, Limits
 from router.upstream.causes import cause_of, text_of
 from router.upstream.connection import Connection
 from router.upstream.faults import Lost

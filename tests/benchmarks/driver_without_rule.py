@@ -15,6 +15,7 @@ from router.app import FORWARDED
 from router.chat import Chat
 from router.clock import LoopClock
 from router.connection import Bounds as ClientBounds
+from router.core.bounds import Bounds, Limits
 from router.core.config import RouterConfig
 from router.core.effects import Request, Send
 from router.core.policy import build_policy
@@ -30,7 +31,6 @@ from router.settings import ShellConfig
 from router.talk import Talk
 from router.tls import TlsTable
 from router.upstream import Attempt, Upstream
-from router.upstream.bounds import Bounds, Limits
 from router.upstream.origin import origin_of, request_head
 
 NEVER = float("inf")

@@ -44,6 +44,7 @@ DRIVEN: dict[str, tuple[str, set[str]]] = {
     "client_requests_total": ("counter", {"code", "sends"}),
     "failovers_total": ("counter", {"from", "to"}),
     "failovers_refused_total": ("counter", {"reason"}),
+    "send_failures_total": ("counter", {"pool", "cause"}),
     "in_flight": ("gauge", {"pool"}),
     "first_byte_seconds": ("histogram", set()),
     "cooldown": ("gauge", {"pool", "frontend"}),
@@ -151,6 +152,7 @@ async def test_a_refusal_to_fail_over_has_its_reason(tmp_path: Path) -> None:
         await router.ask()
         samples = await scrape(router)
     assert labelled(samples, "failovers_refused_total") == {(("reason", "maybe_sent"),): 1}
+    assert labelled(samples, "send_failures_total") == {(("cause", "lost"), ("pool", "a")): 1}
     assert labelled(samples, "client_requests_total") == {(("code", "maybe_running"), ("sends", "1")): 1}
 
 

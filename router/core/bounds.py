@@ -9,16 +9,24 @@
 | all | the hand-over | the last byte | `total_timeout_s` | total |
 | all | | the last byte | the request's deadline | deadline |
 
-The connect comes before all of these and has its own bound, the effect's.
+The connect comes before all of these and has its own bound, the effect's. What is still unsent has no bound but those.
 """
 
 from enum import Enum
 
 from router.core.config import RouterConfig
 from router.core.delivery import Cause
-from router.core.effects import Send
+from router.core.effects import End, Send
 
 NEVER = float("inf")
+
+
+_ENDS = {Cause.IDLE_TIMEOUT: End.IDLE, Cause.TOTAL_TIMEOUT: End.TOTAL, Cause.DEADLINE: End.DEADLINE}
+
+
+def end_of(cause: Cause) -> End:
+    """Name the end of an answer that broke off for this cause."""
+    return _ENDS.get(cause, End.BROKEN)
 
 
 class Phase(Enum):
