@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scenarios.campaign import Runner
+    from scenarios.measures.measured import Measured
     from scenarios.record import Mode, Record
     from scenarios.spec import Scenario
 
@@ -39,7 +40,7 @@ VERBS = {
     "compare": Verb(__name__, "compare", "run a scenario for real and as a model, write the report"),
     "drill": Verb("chaos.cli", "drill", "run a scenario for real: router, pools, Toxiproxy, clients"),
     "check": Verb("scenarios.static.cli", "check", "tell what retries can do at worst, without running anything"),
-    "simulate": Verb("simulator.cli", "simulate", "run a scenario as a model, in milliseconds"),
+    "simulate": Verb(__name__, "simulate", "run a scenario as a model, in milliseconds"),
     "report": Verb("reports.cli", "report", "write the report of records that are there"),
     "list": Verb("scenarios.cli", "list_", "list the scenarios"),
     "schema": Verb("scenarios.cli", "schema", "print the JSON Schema of scenario files"),
@@ -138,6 +139,19 @@ def simulated(scenario: "Scenario", out: Path) -> "Record":
     from simulator.run import run  # noqa: PLC0415 - late, see above
 
     return run(scenario, out)
+
+
+def simulate(argv: list[str]) -> int:
+    """Run a scenario as a model; one with layers gets a picture too."""
+    from simulator import cli  # noqa: PLC0415 - late, see above
+
+    return cli.simulate(argv, _draw_chain)
+
+
+def _draw_chain(measured: "Measured", path: Path) -> None:
+    from reports.chain_timeline import write_timeline  # noqa: PLC0415 - late, see above
+
+    write_timeline(measured, path)
 
 
 RUNNERS: "Mapping[Mode, Runner]" = {"real": real, "simulated": simulated}

@@ -79,7 +79,9 @@ def _beyond_the_model(scenario: Scenario) -> frozenset[str]:
     """Name the checks that cannot be asked of a scenario with layers."""
     if not scenario.layers:
         return frozenset()
-    return _OF_CLIENTS if scenario.layers[-1].kind == "pooldrill" else _OF_CLIENTS | _OF_A_ROUTER
+    out = _OF_CLIENTS if scenario.layers[-1].kind == "pooldrill" else _OF_CLIENTS | _OF_A_ROUTER
+    # A horizon stops the model in the midst of its work.
+    return out if scenario.horizon_s is None else out | {"in_flight_zero"}
 
 
 def judge(record: Record) -> dict[str, Verdict]:

@@ -72,7 +72,8 @@ class AnswerReader:
         self._parser.set_dangerous_leniencies(lenient_chunked_length=True)
 
     def begin(self) -> None:
-        """Expect the next answer."""
+        """Expect the next answer; what nobody has taken of the last one is nobody else's."""
+        self.pieces.clear()
         self.head = None
         self.whole = False
         self._empty_bytes = 0

@@ -152,7 +152,7 @@ class Connection(asyncio.Protocol):
             and self._rest is None
             and not self._writing_paused
         )
-        self._phase, self._taker, self._bounds = Phase.IDLE, None, None
+        self._phase, self._taker, self._bounds, self._held_bytes = Phase.IDLE, None, None, 0
         if can_go_on and self.stopped:
             self.read_on()
         return can_go_on

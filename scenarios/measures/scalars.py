@@ -113,15 +113,18 @@ def _control(measured: Measured) -> float:
 
 
 def _first_request(measured: Measured) -> float:
-    """Return how long the first operation took that met a fault: from its intended start to its end, good or bad."""
+    """Return how long the first operation took that arrived while a fault was on and met it, to its end, good or bad.
+
+    What was under way when the fault came is not asked: the fault may have cut it.
+    """
     history = measured.history
     if not history.faults:
         raise Undecided(NO_FAULT)
     _need(measured, "sends")
-    sends = history.sends
+    sends, arrived_s = history.sends, history.operations.t_s[history.sends.operation]
     met = np.zeros(len(sends), dtype=bool)
     for fault in history.faults:
-        on = (sends.start_s >= fault.start_s) & (sends.start_s < fault.end_s)
+        on = (arrived_s >= fault.start_s) & (sends.start_s < fault.end_s)
         met |= on & (sends.pool == fault.pool)
     hit = sends.operation[met & history.sends_counted]
     if not len(hit):

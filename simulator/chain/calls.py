@@ -4,14 +4,14 @@ An attempt of a layer is a call of the layer below it, and the operation is the 
 true as long as somebody waits for it; all that waits for it in timers looks at that and at nothing else.
 """
 
-from math import inf, nan
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from router.core.budgets.retry_budget import Call as BudgetCall
-from scenarios.world.job import NEW, QUEUED, RUNNING, Job
-from simulator.chain.results import OPEN_END
+from scenarios.world.job import NEW, RUNNING, Job
 
 if TYPE_CHECKING:
+    from router.core.budgets.retry_budget import Call as BudgetCall
+    from router.core.budgets.retry_budget import RetryBudget
     from router.core.effects import Send, Waiting
     from simulator.chain.pools import Frontend
 
@@ -20,46 +20,48 @@ CONNECTING, WAITING, WORKING, TELLING = range(4)
 
 
 class Call:
-    """One call of one layer. `attempts` counts what the layer has made for it, `child` is the one under way."""
+    """One call of one layer. `attempts` counts what the layer has made for it, `child` is the one under way.
+
+    `turn` numbers the calls of a layer within an operation, from 1. `until_s`, `budget` and `budget_call` are set by
+    layers that have a deadline or a budget, `waiting` by a router.
+    """
 
     __slots__ = (
         "attempts",
         "budget",
         "budget_call",
         "child",
-        "end",
-        "instance",
         "live",
         "number",
         "operation",
         "parent",
-        "status",
         "t_start_s",
         "turn",
         "until_s",
         "waiting",
     )
 
-    def __init__(self, operation: "Operation", parent: "Call | None", number: int, t_start_s: float) -> None:
+    budget: "RetryBudget | None"
+    budget_call: "BudgetCall"
+    waiting: "Waiting | None"
+
+    def __init__(self, operation: "Operation", parent: "Call | None", number: int, t_start_s: float, turn: int) -> None:
         self.operation = operation
         self.parent = parent
         self.number = number
         self.t_start_s = t_start_s
+        self.turn = turn
         self.attempts = 0
         self.child: Call | Attempt | None = None
         self.live = True
         self.until_s = inf
-        self.turn = 0
-        self.instance = 0
-        self.budget: Any = None
-        self.budget_call: BudgetCall | None = None
-        self.waiting: Waiting | None = None
 
 
 class Operation(Call):
     """What a user's program asked for: the call of the outermost layer.
 
-    `unit` is the draw that its first send's service time is made of; `spent` counts re-sends of the whole chain.
+    `unit` is the draw that its first send's service time is made of; `spent` counts re-sends of the whole chain;
+    `turns` the calls of each layer but the outermost.
     """
 
     __slots__ = (
@@ -75,39 +77,57 @@ class Operation(Call):
         "unit",
     )
 
-    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any, layers: int) -> None:
-        Call.__init__(self, self, None, 1, t_start_s)
-        self.turn = 1
+    turns: list[int]
+    prompt_tokens: int
+    output_tokens: int
+
+    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any) -> None:
+        # What Call.__init__ does, written out: this is the hot path of the model.
+        self.operation = self
+        self.parent = None
+        self.number = self.turn = 1
+        self.t_start_s = t_start_s
+        self.attempts = self.sends = self.spent = 0
+        self.child = None
+        self.session: str | None = None
+        self.live = True
+        self.until_s = inf
         self.index = index
         self.load = load
         self.model = model
         self.unit = unit
-        self.sends = 0
-        self.spent = 0
-        self.session: str | None = None
-        self.prompt_tokens = 0
-        self.output_tokens = 0
-        self.turns = [0] * layers
+
+
+OUTSIDE, INSIDE, CLOSED = range(3)
+"""Where an attempt is as its frontend sees it: not connected, in, written down."""
 
 
 class Attempt(Job):
-    """One send to a pool: the router's send, the pool's job and the row of the record in one."""
+    """One send to a pool: the router's send, the pool's job and the row of the record in one.
+
+    `end`, `status` and `t_end_s` are set when it is over for its caller, `cut_after` where its stream will be cut,
+    `send` by a router.
+    """
 
     __slots__ = (
-        "closed",
-        "connected",
         "cut_after",
         "end",
         "frontend",
         "live",
         "number",
-        "operation",
         "parent",
         "send",
         "status",
         "t_end_s",
         "t_start_s",
+        "where",
     )
+
+    cut_after: int
+    end: int
+    send: "Send"
+    status: int
+    t_end_s: float
 
     def __init__(
         self,
@@ -117,30 +137,26 @@ class Attempt(Job):
         t_start_s: float,
         work: tuple[float, float, int],
     ) -> None:
-        # What Job.__init__ does, written out: this is the hot path of the model.
+        # What Job.__init__ does, written out too.
         self.prefill_s, self.work_s, self.tokens = work
         self.state = NEW
         self.parent = parent
-        self.operation = parent.operation
         self.frontend = frontend
         self.number = number
         self.t_start_s = t_start_s
-        self.t_end_s = nan
-        self.end = OPEN_END
-        self.status = 0
         self.live = True
-        self.connected = False
-        self.closed = False
-        self.cut_after = 0
-        self.send: Send | None = None
+        self.where = OUTSIDE
+
+    @property
+    def operation(self) -> Operation:
+        """Whose it is."""
+        return self.parent.operation
 
     def phase(self, now_s: float) -> int:
         """Return how far it is."""
         if self.state is RUNNING:
             return TELLING if self.first_token_s <= now_s else WORKING
-        if self.state is QUEUED:
-            return WAITING
-        return WAITING if self.connected else CONNECTING
+        return WAITING if self.where == INSIDE else CONNECTING
 
 
 def phase_of(call: Call, now_s: float) -> int:

@@ -27,14 +27,12 @@ class Live(Protocol):
 
 
 class Wake:
-    """The least that simpy takes for an event that has succeeded: a callback, to be called once."""
+    """A call that is due at a time; one that has been made can be armed again."""
 
-    __slots__ = ("_defused", "_ok", "_value", "callbacks")
+    __slots__ = ("callback",)
 
-    def __init__(self, callback: Callable[[Any], None]) -> None:
-        self.callbacks: list[Callable[[Any], None]] | None = [callback]
-        self._ok = True
-        self._value = None
+    def __init__(self, callback: "Callable[[Wake], None]") -> None:
+        self.callback = callback
 
 
 class News:
@@ -68,13 +66,26 @@ class Clockwork(simpy.Environment):
         super().__init__()
         self.news = News(self)
 
-    def at(self, when_s: float, callback: Callable[[Any], None]) -> Wake:
+    def step(self) -> None:
+        """Do what is due next: events of simpy as simpy does, calls by calling."""
+        queue: list[Any] = self._queue
+        if queue and queue[0][3].__class__ is Wake:
+            self._now, _, _, wake = heappop(queue)
+            wake.callback(wake)
+        else:
+            super().step()
+
+    def at(self, when_s: float, callback: Callable[[Wake], None]) -> Wake:
         """Call back at a time that is not past; a delay from now could miss it by a hair."""
         wake = Wake(callback)
         heappush(self._queue, (when_s, _IN_TURN, next(self._eid), wake))  # type: ignore[misc]
         return wake
 
-    def soon(self, callback: Callable[[Any], None]) -> None:
+    def again(self, when_s: float, wake: Wake) -> None:
+        """Arm a call again that has been made."""
+        heappush(self._queue, (when_s, _IN_TURN, next(self._eid), wake))  # type: ignore[misc]
+
+    def soon(self, callback: Callable[[Wake], None]) -> None:
         """Call back in this very moment, before all else that is due in it."""
         heappush(self._queue, (self._now, _AT_ONCE, next(self._eid), Wake(callback)))  # type: ignore[misc]
 

@@ -5,14 +5,14 @@ are put into the order of their beginning at the end. Times are seconds of the r
 """
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import nan
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from simulator.chain.calls import Attempt, Call
+from simulator.chain.calls import OUTSIDE, Attempt, Call
 from simulator.chain.results import OPEN_END
 
 Column = npt.NDArray[Any]
@@ -29,38 +29,63 @@ class Operations:
 
     def __init__(self, count: int) -> None:
         blank = array("d", [nan])
-        self.t_start_s = blank * count
         self.t_end_s = blank * count
         self.t_first_s = blank * count
         self.end = array("b", [OPEN_END]) * count
         self.status = array("h", [0]) * count
-        self.load = array("h", [0]) * count
         self.session = array("i", [-1]) * count
 
-    def columns(self) -> Columns:
-        """Return the table."""
-        return {name: np.asarray(column) for name, column in vars(self).items()}
+    def columns(self, t_start_s: Sequence[float], load: Sequence[int], arrived: int) -> Columns:
+        """Return the table; of the planned begins only as many have come as the model lived to see."""
+        begins = np.asarray(t_start_s, dtype=float)
+        begins[arrived:] = nan
+        told = {name: np.asarray(column) for name, column in vars(self).items()}
+        return {"t_start_s": begins, **told, "load": np.asarray(load, dtype=np.int16)}
+
+
+class Rows:
+    """A table that grows row by row, as one flat list of numbers: one call a row is what makes it cheap."""
+
+    __slots__ = ("_types", "_values", "add")
+
+    def __init__(self, types: Mapping[str, str]) -> None:
+        self._types = types
+        self._values: array[float] = array("d")
+        self.add: Callable[[Iterable[float]], None] = self._values.extend
+
+    def columns(self, keys: tuple[str, ...]) -> Columns:
+        """Return the table, sorted by `keys`, the last one first."""
+        width = len(self._types)
+        table = np.frombuffer(self._values, dtype=float).reshape(-1, width) if self._values else np.empty((0, width))
+        places = {name: place for place, name in enumerate(self._types)}
+        order = np.lexsort([table[:, places[key]] for key in keys])
+        return {name: table[order, place].astype(self._types[name]) for name, place in places.items()}
 
 
 class Calls:
     """One row for each attempt of a layer that is not the innermost."""
 
-    _CODES: Final = {"operation": "i", "turn": "i", "number": "i", "t_start_s": "d", "t_end_s": "d", "end": "b",
-                     "status": "h"}  # fmt: skip
+    _TYPES: Final = {
+        "operation": "i4",
+        "turn": "i4",
+        "number": "i4",
+        "t_start_s": "f8",
+        "t_end_s": "f8",
+        "end": "i1",
+        "status": "i2",
+    }
 
     def __init__(self) -> None:
-        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in self._CODES.items()}
-        self._append = [column.append for column in self._columns.values()]
+        self._rows = Rows(self._TYPES)
+        self._add = self._rows.add
 
     def add(self, call: Call, t_end_s: float, end: int, status: int) -> None:
         """Write a call down that is over. `turn` counts the attempts of this layer within the operation, from 1."""
-        values = (call.operation.index, call.turn, call.number, call.t_start_s, t_end_s, end, status)
-        for append, value in zip(self._append, values, strict=True):
-            append(value)
+        self._add((call.operation.index, call.turn, call.number, call.t_start_s, t_end_s, end, status))
 
     def columns(self) -> Columns:
         """Return the table, by begin."""
-        return _sorted(self._columns, ("turn", "operation", "t_start_s"))
+        return self._rows.columns(("turn", "operation", "t_start_s"))
 
 
 class Sends:
@@ -70,40 +95,52 @@ class Sends:
     of the innermost layer that made it, counted within the operation; `number` its place in that call, from 1.
     """
 
-    _CODES: Final = {"operation": "i", "turn": "i", "number": "i", "frontend": "h", "t_start_s": "d", "t_end_s": "d",
-                     "end": "b", "status": "h", "connected": "b", "t_work_s": "d", "t_first_s": "d", "t_done_s": "d",
-                     "job": "b", "tokens": "i", "work_s": "d"}  # fmt: skip
+    _TYPES: Final = {
+        "operation": "i4",
+        "turn": "i4",
+        "number": "i4",
+        "frontend": "i2",
+        "t_start_s": "f8",
+        "t_end_s": "f8",
+        "end": "i1",
+        "status": "i2",
+        "connected": "i1",
+        "t_work_s": "f8",
+        "t_first_s": "f8",
+        "t_done_s": "f8",
+        "job": "i1",
+        "tokens": "i4",
+        "work_s": "f8",
+    }
 
     def __init__(self) -> None:
-        self._columns: dict[str, array[Any]] = {name: array(code) for name, code in self._CODES.items()}
-        appends: list[Any] = [column.append for column in self._columns.values()]
-        (self._operation, self._turn, self._number, self._frontend, self._t_start, self._t_end, self._end,
-         self._status, self._connected, self._t_work, self._t_first, self._t_done, self._job, self._tokens,
-         self._work) = appends  # fmt: skip
+        self._rows = Rows(self._TYPES)
+        self.add_row = self._rows.add
+        """Takes a row in the order of the columns."""
 
     def add(self, attempt: Attempt, job: int, t_work_s: float, t_first_s: float, t_done_s: float) -> None:
         """Write an attempt down that is over for its caller and for its pool."""
-        self._operation(attempt.operation.index)
-        self._turn(attempt.parent.turn)
-        self._number(attempt.number)
-        self._frontend(attempt.frontend.index)
-        self._t_start(attempt.t_start_s)
-        self._t_end(attempt.t_end_s)
-        self._end(attempt.end)
-        self._status(attempt.status)
-        self._connected(attempt.connected)
-        self._t_work(t_work_s)
-        self._t_first(t_first_s)
-        self._t_done(t_done_s)
-        self._job(job)
-        self._tokens(attempt.tokens)
-        self._work(attempt.work_s)
+        call = attempt.parent
+        self.add_row(
+            (
+                call.operation.index,
+                call.turn,
+                attempt.number,
+                attempt.frontend.index,
+                attempt.t_start_s,
+                attempt.t_end_s,
+                attempt.end,
+                attempt.status,
+                attempt.where > OUTSIDE,
+                t_work_s,
+                t_first_s,
+                t_done_s,
+                job,
+                attempt.tokens,
+                attempt.work_s,
+            )
+        )
 
     def columns(self) -> Columns:
         """Return the table, by begin."""
-        return _sorted(self._columns, ("number", "turn", "operation", "t_start_s"))
-
-
-def _sorted(columns: Mapping[str, "array[Any]"], keys: tuple[str, ...]) -> Columns:
-    order = np.lexsort([np.asarray(columns[key]) for key in keys])
-    return {name: np.asarray(column)[order] for name, column in columns.items()}
+        return self._rows.columns(("number", "turn", "operation", "t_start_s"))

@@ -14,20 +14,19 @@ from simulator.chain.work import Draw
 class PoolFrontends:
     """The frontends of one pool, which take turns, and what draws the work of its sends."""
 
-    __slots__ = ("draw", "frontends", "id", "model", "turn")
+    __slots__ = ("draw", "frontends", "id", "model", "single", "turn")
 
     def __init__(self, pool_id: str, model: str, frontends: Sequence[Frontend], draw: Draw) -> None:
         self.id = pool_id
         self.model = model
         self.frontends = frontends
         self.draw = draw
+        self.single = len(frontends) == 1
         self.turn = 0
 
     def next(self) -> Frontend:
         """Return the frontend whose turn it is."""
         frontends = self.frontends
-        if len(frontends) == 1:
-            return frontends[0]
         self.turn += 1
         return frontends[(self.turn - 1) % len(frontends)]
 
@@ -54,7 +53,7 @@ class Gate:
         """Send once."""
         pools = self._by_model[call.operation.model]
         pool = pools[0] if len(pools) == 1 else self._choose(pools, call)
-        frontend = pool.next()
+        frontend = pool.frontends[0] if pool.single else pool.next()
         attempt = Attempt(call, frontend, number, now_s, pool.draw(call.operation, frontend.cache))
         result = frontend.take(attempt, now_s)
         if result is not None:
@@ -65,6 +64,7 @@ class Gate:
         """Leave a send; what becomes of its work is the pool's rule."""
         attempt.live = False
         attempt.end = end
+        attempt.status = 0
         attempt.t_end_s = now_s
         attempt.frontend.leave(attempt, now_s)
 

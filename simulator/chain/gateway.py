@@ -25,7 +25,7 @@ from router.core.topology import Pool as CorePool
 from scenarios.layers import Layer
 from scenarios.spec import Scenario
 from scenarios.world.streams import stream
-from simulator.chain.calls import TELLING, Attempt, Call
+from simulator.chain.calls import OUTSIDE, TELLING, Attempt, Call
 from simulator.chain.clockwork import Clockwork, FifoTimers, Timers
 from simulator.chain.columns import Calls
 from simulator.chain.gate import PoolFrontends
@@ -120,9 +120,9 @@ class Gateway:
     def begin(self, parent: Call, number: int, now_s: float) -> Call:
         """Take a request in: one attempt of the layer above."""
         operation = parent.operation
-        call = Call(operation, parent, number, now_s)
         turns = operation.turns
-        turns[self.place - 1] = call.turn = turns[self.place - 1] + 1
+        turns[self.place - 1] = turn = turns[self.place - 1] + 1
+        call = Call(operation, parent, number, now_s, turn)
         self.start(call, now_s)
         return call
 
@@ -130,6 +130,7 @@ class Gateway:
         """Decide the first send of a request."""
         operation = call.operation
         config = self.config
+        call.waiting = None
         until_s = now_s + config.deadline_s
         carried_s = carried_until_s(call, now_s, self.carried_s)
         lowered = carried_s < until_s
@@ -157,7 +158,6 @@ class Gateway:
         child = call.child
         if isinstance(child, Attempt) and child.live:
             self._leave(child, now_s, LEFT_END)
-            assert child.send is not None
             policy.release(child.send)
         elif call.waiting is not None:
             policy.withdraw(call.waiting)
@@ -169,7 +169,6 @@ class Gateway:
     def ended(self, attempt: Attempt, result: Result) -> None:
         """Take in how a send ended that was waited for."""
         send = attempt.send
-        assert send is not None
         end = result.end
         if end == OK_END:
             call = attempt.parent
@@ -222,7 +221,7 @@ class Gateway:
     def _first_token(self, attempt: Attempt) -> None:
         if attempt.first_token_s > self._clockwork.now:  # the pool was slowed down meanwhile
             self._begun(attempt)
-        elif attempt.send is not None and attempt.send.outcome is None:
+        elif attempt.send.outcome is None:
             self._policy(attempt.parent).observe(attempt.send, _GOOD)
 
     # ---- steps
@@ -247,16 +246,15 @@ class Gateway:
         result = frontend.take(attempt, now_s)
         if result is not None:
             self._clockwork.news.add(self.ended, attempt, result)
-        elif not attempt.connected:
+        elif attempt.where == OUTSIDE:
             self._timers.add(min(send.connect_until_s, send.until_s), attempt, self._connect_over)
 
     def _connect_over(self, attempt: Attempt) -> None:
         """Give a connect up that hangs."""
-        if attempt.connected:
+        if attempt.where != OUTSIDE:
             return
         now_s = self._clockwork.now
         self._leave(attempt, now_s, TIMEOUT_END)
-        assert attempt.send is not None
         late = now_s >= attempt.send.until_s
         self._failed(attempt, attempt.send, _LATE[False] if late else _HUNG)
 
@@ -266,12 +264,12 @@ class Gateway:
         if not isinstance(attempt, Attempt) or not attempt.live or attempt.phase(now_s) >= TELLING:
             return
         self._leave(attempt, now_s, TIMEOUT_END)
-        assert attempt.send is not None
-        self._failed(attempt, attempt.send, _LATE[attempt.connected])
+        self._failed(attempt, attempt.send, _LATE[attempt.where != OUTSIDE])
 
     def _leave(self, attempt: Attempt, now_s: float, end: int) -> None:
         attempt.live = False
         attempt.end = end
+        attempt.status = 0
         attempt.t_end_s = now_s
         attempt.frontend.leave(attempt, now_s)
 
@@ -330,7 +328,6 @@ class Gateway:
 
 
 def _handed_over(attempt: Attempt) -> None:
-    assert attempt.send is not None
     attempt.send.lease.handed_over()
 
 

@@ -119,6 +119,8 @@ class GenericLayer:
         self._budgets = _Budgets(spec, draws)
         self._gated = spec.budget_gates == "attempts"
         self._simple = self._deadlines is None and not self._counts and spec.budget == NONE
+        self._budgeted = spec.budget != NONE
+        self._timed = spec.attempt_timeout_s is not None
         self._begin_attempt_ = self._begin_attempt
 
     @property
@@ -132,17 +134,19 @@ class GenericLayer:
     def begin(self, parent: Call, number: int, now_s: float) -> Call:
         """Begin a call of this layer: one attempt of the layer above."""
         operation = parent.operation
-        call = Call(operation, parent, number, now_s)
         turns = operation.turns
-        turns[self.place - 1] = call.turn = turns[self.place - 1] + 1
+        turns[self.place - 1] = turn = turns[self.place - 1] + 1
+        call = Call(operation, parent, number, now_s, turn)
         self.start(call, now_s)
         return call
 
     def start(self, call: Call, now_s: float) -> None:
         """Make the first attempt of a call."""
-        if not self._simple and not self._prepared(call, now_s):
-            return
-        self._begin_attempt(call)
+        if self._simple or self._prepared(call, now_s):
+            call.attempts = 1
+            call.child = child = self.below.begin(call, 1, now_s)
+            if self._timed and child.live:
+                self._bound(child, now_s)
 
     def abandon(self, call: Call, now_s: float, end: int) -> None:
         """Leave a call of this layer, and what it has under way."""
@@ -155,7 +159,7 @@ class GenericLayer:
     def ended(self, child: Any, result: Result) -> None:
         """Take in how an attempt ended that was waited for."""
         call = child.parent
-        if call.budget is not None:
+        if self._budgeted and call.budget is not None:
             call.budget.ended(call.budget_call, result.ending, self._clockwork.now)
         if result.end == OK_END:
             call.live = False
@@ -194,9 +198,10 @@ class GenericLayer:
             self._deadlines.add(call, now_s)
         if self._counts:
             call.until_s = min(call.until_s, carried_until_s(call, now_s, self.carried_s))
-        call.budget = self._budgets.of(call)
-        if call.budget is None:
+        if not self._budgeted:
             return True
+        call.budget = self._budgets.of(call)
+        assert call.budget is not None, "there is a budget"
         call.budget_call = BudgetCall()
         if not self._gated:
             call.budget.deposit(call.budget_call, now_s)
@@ -214,10 +219,14 @@ class GenericLayer:
         now_s = self._clockwork.now
         call.attempts = number = call.attempts + 1
         call.child = child = self.below.begin(call, number, now_s)
+        if self._timed and child.live:
+            self._bound(child, now_s)
+
+    def _bound(self, child: "Call | Attempt", now_s: float) -> None:
+        """Set the time-out of an attempt."""
         if self._attempt_timers is not None:
-            if child.live:
-                self._attempt_timers.add(child, now_s)
-        elif self._spread_s is not None and child.live:
+            self._attempt_timers.add(child, now_s)
+        elif self._spread_s is not None:
             self._timers.add(now_s + self._spread_s * _exponential(self._random), child, self._timed_out)
 
     def _timed_out(self, child: Any) -> None:
@@ -241,7 +250,7 @@ class GenericLayer:
         if child is None or not child.live:
             return
         self.below.abandon(child, now_s, LEFT_END)
-        if call.budget is not None:
+        if self._budgeted and call.budget is not None:
             call.budget.ended(call.budget_call, Ending.LEFT, now_s)
 
     def _sleep_s(self, call: Call, result: Result, now_s: float) -> float | None:
@@ -257,7 +266,7 @@ class GenericLayer:
         sleep_s = self._own_sleep_s(call, result)
         if sleep_s is None or now_s + sleep_s >= call.until_s:
             return None
-        if call.budget is not None and not call.budget.try_withdraw(call.budget_call, now_s):
+        if self._budgeted and call.budget is not None and not call.budget.try_withdraw(call.budget_call, now_s):
             return None
         if self._counts:
             call.operation.spent += 1

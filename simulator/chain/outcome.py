@@ -76,7 +76,7 @@ def outcome_of(model: Model, replication: int) -> Outcome:
         )
         for frontend in model.frontends
     ]
-    operations = model.users.rows.columns()
+    operations = model.users.rows.columns(model.arriving.t_s, model.arriving.load, model.users.arrived)
     count = len(operations["t_start_s"])
     turns = {name: np.bincount(table["operation"], minlength=count).astype(np.int32) for name, table in layers.items()}
     return Outcome(

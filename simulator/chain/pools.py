@@ -12,7 +12,7 @@ from scenarios.spec import Pool
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
-from simulator.chain.calls import Attempt
+from simulator.chain.calls import CLOSED, INSIDE, OUTSIDE, Attempt
 from simulator.chain.clockwork import Clockwork, Timers, Wake
 from simulator.chain.columns import (
     JOB_CANCELLED,
@@ -88,6 +88,7 @@ class Frontend:
         self._clockwork = clockwork
         self._timers = timers
         self._sends = sends
+        self._add_row = sends.add_row
         self._fails = fails
         self._hanging: dict[Attempt, None] = {}  # a set that keeps its order
         self._rejected = Result(
@@ -104,7 +105,7 @@ class Frontend:
         """Take an attempt in; a Result if it has come to nothing at once."""
         if self.trouble and (met := self._met_trouble(attempt, now_s)) is not _CLEAR:
             return met
-        attempt.connected = True
+        attempt.where = INSIDE
         if self.entered is not None:
             self.entered(attempt)
         server = self.server
@@ -123,11 +124,11 @@ class Frontend:
 
     def leave(self, attempt: Attempt, now_s: float) -> None:
         """Hear that nobody waits for an attempt any more; its `end` and `t_end_s` are set."""
-        if not attempt.connected:
+        if attempt.where == OUTSIDE:
             self._hanging.pop(attempt, None)
             self._write(attempt, NO_JOB)
             return
-        if attempt.closed:
+        if attempt.where == CLOSED:
             return
         moved = self.server.leave(attempt, now_s)
         if attempt.state is CANCELLED:
@@ -173,7 +174,7 @@ class Frontend:
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
             return
-        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
+        attempt.live, attempt.end, attempt.status, attempt.t_end_s = False, LOST.end, 0, now_s
         self.leave(attempt, now_s)
         self.told(attempt, LOST)
 
@@ -246,7 +247,7 @@ class Frontend:
         return self._clockwork.now + done
 
     def _enter(self, attempt: Attempt) -> None:
-        attempt.connected = True
+        attempt.where = INSIDE
         if self.entered is not None:
             self.entered(attempt)
 
@@ -255,24 +256,46 @@ class Frontend:
     def _moved(self, moved: Sequence[Job]) -> None:
         """Look at what has started or finished; one that did both is named twice."""
         for job in moved:
-            if not isinstance(job, Attempt):
+            if job.__class__ is not Attempt:
                 assert isinstance(job, ProbeJob)
                 self._probed(job)
             elif job.state is FINISHED:
-                if job.closed:
-                    continue
-                job.closed = True
-                if job.live:
-                    job.live = False
-                    job.end, job.t_end_s, job.status = OK_END, job.end_s, 200
-                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
-                    self.told(job, OK)
-                else:
-                    self._sends.add(job, JOB_FINISHED, job.start_s, job.first_token_s, job.end_s)
-                    if self.late is not None:
-                        self.late(job)
+                if job.where != CLOSED:
+                    self._finished(job)
             elif self.begun is not None:
                 self.begun(job)
+
+    def _finished(self, attempt: Attempt) -> None:
+        attempt.where = CLOSED
+        t_s = attempt.end_s
+        if attempt.live:
+            attempt.live = False
+            # What Sends.add does, written out: this is the hot path of the model.
+            call = attempt.parent
+            self._add_row(
+                (
+                    call.operation.index,
+                    call.turn,
+                    attempt.number,
+                    self.index,
+                    attempt.t_start_s,
+                    t_s,
+                    OK_END,
+                    200,
+                    True,
+                    attempt.start_s,
+                    attempt.first_token_s,
+                    t_s,
+                    JOB_FINISHED,
+                    attempt.tokens,
+                    attempt.work_s,
+                )
+            )
+            self.told(attempt, OK)
+            return
+        self._sends.add(attempt, JOB_FINISHED, attempt.start_s, attempt.first_token_s, t_s)
+        if self.late is not None:
+            self.late(attempt)
 
     # ---- probes
 
@@ -309,18 +332,21 @@ class Frontend:
 
     def _write(self, attempt: Attempt, job: int) -> None:
         """Write down an attempt that no work was finished for."""
-        attempt.closed = True
         t_work_s: float = getattr(attempt, "start_s", nan)  # the server writes it when the work begins
         told = not isnan(t_work_s) and attempt.first_token_s <= attempt.end_s
         t_first_s = attempt.first_token_s if told else nan
         t_done_s = attempt.end_s if job == JOB_CANCELLED else nan
         self._sends.add(attempt, job, t_work_s, t_first_s, t_done_s)
+        if attempt.where == INSIDE:
+            attempt.where = CLOSED
 
     def write_open(self) -> None:
         """Write down, when the model has stopped, what is still here."""
         for job in [*self.server.jobs(), *self._hanging]:
             if not isinstance(job, Attempt):
                 continue
+            if job.live:
+                job.end, job.status, job.t_end_s = OPEN_END, 0, nan
             state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
             started = job.state is RUNNING
             first = started and job.first_token_s <= self._clockwork.now
@@ -328,17 +354,21 @@ class Frontend:
 
     def _arm(self) -> None:
         self._armed_s = due_s = self.server.next_s
-        if due_s < inf:
-            self._wake = self._clockwork.at(due_s, self._tick_)
+        # A wake-up that is under way for a later time finds that another has taken its place.
+        self._wake = None if due_s == inf else self._clockwork.at(due_s, self._tick_)
 
     def _tick(self, wake: Wake) -> None:
         if wake is not self._wake:
-            return  # something earlier came meanwhile
+            return
         server = self.server
-        self._moved(server.advance(self._armed_s))
+        moved = server.advance(self._armed_s)
+        if moved:
+            self._moved(moved)
         self._armed_s = due_s = server.next_s
         if due_s < inf:
-            self._wake = self._clockwork.at(due_s, self._tick_)
+            self._clockwork.again(due_s, wake)
+        else:
+            self._wake = None
 
 
 _CLEAR: Final = Result(OPEN_END)

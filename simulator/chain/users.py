@@ -8,7 +8,7 @@ import numpy as np
 from scenarios.spec import Load, Scenario
 from scenarios.world.arrivals import Ask, arrivals, asks
 from simulator.chain.calls import Attempt, Call, Operation
-from simulator.chain.clockwork import Clockwork
+from simulator.chain.clockwork import Clockwork, Wake
 from simulator.chain.columns import Operations
 from simulator.chain.gateway import Gateway
 from simulator.chain.layer import GenericLayer
@@ -57,36 +57,34 @@ class Users:
         self, clockwork: Clockwork, chain: GenericLayer | Gateway, scenario: Scenario, arriving: Arrivals, units: Units
     ) -> None:
         self.rows = Operations(len(arriving.t_s))
-        self.turns: list[Sequence[int] | None] = [None] * len(arriving.t_s)
-        """Attempts by layer of each operation that has ended."""
         self.live = len(arriving.t_s)
+        self.arrived = 0
         self._clockwork = clockwork
         self._chain = chain
         self._arriving = arriving
+        self._t_s = arriving.t_s
+        self._load = arriving.load
         self._models = [load.model for load in scenario.load]
-        self._layers = len(scenario.layers)
+        self._inner_layers = max(0, len(scenario.layers) - 1)
         self._unit = units.next
-        self._next = 0
-        self._arrive_ = self._arrive
+        self._start = chain.start
         self._sessions: dict[str, int] = {}
         if arriving.t_s:
-            clockwork.at(arriving.t_s[0], self._arrive_)
+            clockwork.at(arriving.t_s[0], self._arrive)
 
-    def _arrive(self, _: object) -> None:
-        arriving, index = self._arriving, self._next
-        self._next = following = index + 1
-        t_s, load = arriving.t_s[index], arriving.load[index]
-        rows = self.rows
-        rows.t_start_s[index] = t_s
-        rows.load[index] = load
-        operation = Operation(index, load, self._models[load], t_s, self._unit(), self._layers)
-        self.turns[index] = operation.turns
-        if arriving.asks is not None:
-            self._ask(operation, arriving.asks[index])
+    def _arrive(self, wake: Wake) -> None:
+        index = self.arrived
+        self.arrived = following = index + 1
+        t_s, load = self._t_s[index], self._load[index]
+        operation = Operation(index, load, self._models[load], t_s, self._unit())
+        if self._inner_layers:
+            operation.turns = [0] * self._inner_layers
+        if self._arriving.asks is not None:
+            self._ask(operation, self._arriving.asks[index])
         # Before the operation begins: at one moment arrivals come in their order, then what they lead to.
-        if following < len(arriving.t_s):
-            self._clockwork.at(arriving.t_s[following], self._arrive_)
-        self._chain.start(operation, t_s)
+        if following < len(self._t_s):
+            self._clockwork.again(self._t_s[following], wake)
+        self._start(operation, t_s)
 
     def _ask(self, operation: Operation, ask: Ask) -> None:
         operation.session = ask.session

@@ -27,14 +27,11 @@ class Units:
     def __init__(self, services: Sequence[Service], seed: int) -> None:
         laws = {law: None for service in services if (law := law_of(service)) is not None}
         self.laws: tuple[Law, ...] = tuple(laws)
-        self._streams = [unit_draws(law, seed, "first") for law in self.laws]
-
-    def next(self) -> Any:
-        """Return the draws of the next operation: a number where there is one law, else a tuple in their order."""
-        streams = self._streams
-        if len(streams) == 1:
-            return next(streams[0])
-        return tuple(next(draws) for draws in streams)
+        streams = [unit_draws(law, seed, "first") for law in self.laws]
+        self.next: Callable[[], Any] = (
+            streams[0].__next__ if len(streams) == 1 else lambda: tuple(next(draws) for draws in streams)
+        )
+        """Returns the draws of the next operation: a number where there is one law, else a tuple in their order."""
 
 
 def law_of(service: Service) -> Law | None:

@@ -40,7 +40,7 @@ class ReadsNothing:
     async def __aexit__(self, *_: object) -> None:
         self._over.set()
         self._server.close()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.01)  # connections that were closed get to be forgotten by the event loop
 
 
 def stalls(after: int) -> Behaviour:

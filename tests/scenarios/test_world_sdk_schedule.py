@@ -55,6 +55,67 @@ def test_the_sum_of_all_sleeps(retries: int, mean_s: float, max_s: float) -> Non
     assert max(sums) <= max_s
 
 
+def sleeps(schedule: SdkSchedule, result: Result, *, seed: int = 1) -> list[float]:
+    """Return all sleeps of a call whose every request comes to this result."""
+    draws, slept = Random(seed), []
+    for taken in range(20):
+        sleep_s = schedule.sleep_before_retry_s(result, retries_taken=taken, draws=draws)
+        if sleep_s is None:
+            break
+        slept.append(sleep_s)
+    return slept
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "second", "third"),
+    [(60.0, [60.0], [60.0]), (61.0, "own", [61.0]), (120.0, "own", [120.0]), (121.0, "own", [])],
+)
+def test_openai_2_and_3_differ_in_a_long_retry_after(
+    asked_s: float, second: list[float] | str, third: list[float]
+) -> None:
+    result = Result(status=503, retry_after_s=asked_s)
+    own = sleeps(SdkSchedule(retries_max=1), Result(status=503))
+    assert sleeps(SdkSchedule.openai_2(retries_max=1), result) == (own if second == "own" else second)
+    assert sleeps(SdkSchedule.openai(retries_max=1), result) == third
+
+
+def test_aws_sleeps_with_full_jitter_and_longer_when_throttled() -> None:
+    """Steps of .05 s, of 1 s when throttled, doubling, at most 20 s; each sleep uniform below its step."""
+    schedule = SdkSchedule.aws(retries_max=7)
+    for status, initial_s in ((503, 0.05), (429, 1.0)):
+        runs = [sleeps(schedule, Result(status=status), seed=seed) for seed in range(2_000)]
+        steps_s = [min(initial_s * 2**taken, 20.0) for taken in range(7)]
+        for slept, step_s in zip(zip(*runs, strict=True), steps_s, strict=True):
+            assert fmean(slept) == pytest.approx(step_s / 2, rel=0.05)
+            assert 0.99 * step_s < max(slept) <= step_s
+
+
+@pytest.mark.parametrize(
+    ("result", "retried"),
+    [
+        (Result(), True),
+        (Result(status=429), True),
+        (Result(status=504), True),
+        (Result(status=408), False),
+        (Result(status=501), False),
+        (Result(status=529), False),
+        (Result(status=503, should_retry=False), True),
+        (Result(status=400, should_retry=True), False),
+        (Result(status=503, retry_after_s=900.0), True),
+    ],
+)
+def test_aws_listens_to_its_own_statuses_alone(result: Result, retried: bool) -> None:
+    slept = sleeps(SdkSchedule.aws(), result)
+    assert bool(slept) == retried
+    assert len(slept) in (0, 2)
+    assert all(sleep_s <= 2.0 for sleep_s in slept)
+
+
+def test_a_back_off_of_ones_own() -> None:
+    schedule = SdkSchedule(retries_max=4, sleep_initial_s=0.2, factor=1.5, sleep_max_s=0.4, jitter=0.0)
+    assert sleeps(schedule, Result(status=500)) == pytest.approx([0.2, 0.3, 0.4, 0.4])
+
+
 def test_a_sleep_that_was_asked_for_draws_nothing() -> None:
     draws = Random(3)
     before = draws.getstate()

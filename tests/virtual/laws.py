@@ -259,8 +259,15 @@ def _was_hurried(seen: Observed) -> bool:
 
 
 def _ended_by_router(seen: Observed, ask: Ask) -> bool:
-    """Tell whether a time-out of the router's own ended the last send of a request."""
-    return any(row.cause in OWN_BOUNDS for row in seen.rows_of(ask.name)[-1:])
+    """Tell whether a time-out of the router's own, or the deadline, ended the last send of a request."""
+    until_s = seen.heard[ask.name].began_s + _deadline_s(seen, ask)
+    return any(row.cause in OWN_BOUNDS or row.t_end >= until_s for row in seen.rows_of(ask.name)[-1:])
+
+
+def _deadline_s(seen: Observed, ask: Ask) -> float:
+    """Return the deadline of a request: the router's, or its client's own."""
+    hurry_s = float("inf") if ask.deadline_ms is None else ask.deadline_ms / 1000
+    return min(seen.world.rules.deadline_s, hurry_s)
 
 
 def _reads_on(seen: Observed, ask: Ask) -> bool:
@@ -272,8 +279,7 @@ def _reads_on(seen: Observed, ask: Ask) -> bool:
 def _longest_s(seen: Observed, heard: Heard) -> float:
     """Return how long a request may take as its client sees it."""
     world, ask = seen.world, heard.ask
-    hurry_s = float("inf") if ask.deadline_ms is None else ask.deadline_ms / 1000
     # A client that pauses after each read takes one for every piece that its side of the connection holds.
     reads = 4 + len(heard.reading.body) // max(1, world.buffer_bytes // 4) + ask.answer.pieces * 2
     own_s = SLACK_S + 8 * world.latency_s + 100 * world.tick_s + reads * ask.read_pause_s
-    return min(world.rules.deadline_s, hurry_s) + own_s
+    return _deadline_s(seen, ask) + own_s

@@ -135,16 +135,20 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def _make_socket_transport(self, sock: VirtualSocket, *args: Any, **more: Any) -> Any:
         transport = super()._make_socket_transport(sock, *args, **more)  # type: ignore[misc] # asyncio's own
         transport._extra["socket"] = SocketView(sock)
-        sock.in_use = True
         return transport
 
-    async def _accept_connection2(self, protocol_factory: Any, conn: VirtualSocket, *args: Any, **more: Any) -> None:
-        """Accept a connection. asyncio forgets one whose server is closed meanwhile; a real socket is closed then."""
-        try:
-            await super()._accept_connection2(protocol_factory, conn, *args, **more)  # type: ignore[misc] # asyncio's
-        finally:
-            if not conn.in_use:
-                conn.close()
+    async def _accept_connection2(
+        self, protocol_factory: Any, conn: VirtualSocket, extra: Any, sslcontext: Any, server: Any, *more: Any
+    ) -> None:
+        """Accept a connection, unless its server was closed in the same round of the loop.
+
+        There asyncio 3.11 fails in the middle and drops the socket, which its destructor then closes.
+        """
+        if server.sockets:
+            accept = super()._accept_connection2  # type: ignore[misc] # not in the stub
+            await accept(protocol_factory, conn, extra, sslcontext, server, *more)
+        else:
+            conn.close()
 
 
 class _Sockets(ModuleType):

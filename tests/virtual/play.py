@@ -7,6 +7,7 @@ import io
 import logging
 import signal
 import traceback
+import warnings
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -30,7 +31,7 @@ from tests.virtual.pools import Frontend, Served
 END_S = 300.0
 """So long after the last event every request must have ended."""
 OUTLIVES_S = 60.0
-"""So long may timers outlive the router, such as the one that gives up what a client has not read of a broken answer."""
+"""So long may timers outlive the router, as the one does that gives up what a client has not read."""
 LOOKS_S = 0.05
 """How often it is looked at what the router counts."""
 COLLECT_EVERY = 50
@@ -119,11 +120,19 @@ def play(world: World, *, end_s: float = END_S, looks_s: float = LOOKS_S) -> Obs
         tick_s=world.tick_s,
         order=mix.shuffle if world.mixes else None,
     )
-    with _listening_to(complaints), io.StringIO() as errors, contextlib.redirect_stderr(errors):
+    with (
+        _listening_to(complaints),
+        warnings.catch_warnings(record=True) as warned,
+        io.StringIO() as errors,
+        contextlib.redirect_stderr(errors),
+    ):
+        warnings.simplefilter("always")  # of a transport that nobody closed, for example
         run(_Play(world, network, observed, looks_s).main(end_s), network)
         _collect()
         observed.events = errors.getvalue()
-    observed.problems += [f"no_complaints: {said}" for said in complaints.said]
+    observed.problems += [
+        f"no_complaints: {said}" for said in (*complaints.said, *(str(one.message) for one in warned))
+    ]
     observed.trace = zlib.crc32(repr(network.trace).encode())
     return observed
 

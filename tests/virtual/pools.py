@@ -86,16 +86,19 @@ class Frontend:
         """Request ids that nobody has issued."""
         self.connections: dict[PoolConnection, None] = {}
         self._server: asyncio.Server | None = None
+        self._starts = False
 
     @property
     def up(self) -> bool:
-        """Tell whether it listens."""
-        return self._server is not None
+        """Tell whether it listens, or is about to."""
+        return self._starts or self._server is not None
 
     async def start(self) -> None:
         """Listen."""
         loop = asyncio.get_running_loop()
+        self._starts = True
         self._server = await loop.create_server(lambda: PoolConnection(self), *self.address)
+        self._starts = False
 
     def kill(self) -> None:
         """End at once, as a killed process does."""

@@ -27,8 +27,6 @@ class VirtualSocket:
         self.type = type
         self.proto = proto
         self.closed = False
-        self.in_use = False
-        """A transport has it."""
         self._network = network
         self._number = network.add(self)
         self._address: Address = ("0.0.0.0", 0)

@@ -1,0 +1,204 @@
+"""What `pooldrill simulate` prints of layers: the stack, what was measured beside what theory allows, the class."""
+
+import math
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scenarios.measures.measured import Measured, Undecided
+from scenarios.measures.scalars import every_measure
+from scenarios.spec import Scenario
+from scenarios.static.figures import Figures, figures_of
+from scenarios.static.numbers import count, percent, seconds
+from scenarios.static.of_scenario import of_scenario
+from scenarios.static.stack import Stack, Stage
+from scenarios.statistics import Interval, by_class, mean_interval, paired_interval, wilson
+from simulator.replications import COLLAPSED, Replication
+
+WIDTH: Final = 80
+_UNSENT_FAULTS: Final = ("refused", "black_hole")
+"""Faults that let no connect stand."""
+_GOOD: Final = {"unaffected": "green", "degraded": "green", "recovers": "yellow"}
+
+SHOWN: Final = (
+    ("send_amplification", "sends for each operation", count),
+    ("queue_amplification", "queued for each operation", count),
+    ("sends_max", "most sends of one operation", count),
+    ("goodput", "answered in time", percent),
+    ("goodput_before_fault", "  before the fault", percent),
+    ("goodput_during_fault", "  during the fault", percent),
+    ("goodput_after_fault", "  after the fault", percent),
+    ("first_request_s", "first request that met the fault", seconds),
+    ("recovery_s", "recovered after", seconds),
+    ("queue_max", "longest queue", count),
+    ("orphaned_share", "work for nobody", percent),
+    ("wasted_tokens", "tokens for nobody", count),
+    ("total_p50_s", "median wait of the answered", seconds),
+    ("total_p99_s", "99 % of them within", seconds),
+)
+"""Measure, its words, how its number is written."""
+
+
+def console() -> Console:
+    """Return a console of 80 columns that colours terminals only."""
+    return Console(width=WIDTH, highlight=False, soft_wrap=False)
+
+
+def say(out: Console, text: str = "") -> None:
+    """Print lines that are laid out already, as they are."""
+    out.print(text, markup=False, soft_wrap=True)
+
+
+def filled(text: str) -> str:
+    """Break one long line at 80 columns."""
+    return textwrap.fill(text, WIDTH, break_long_words=False, break_on_hyphens=False)
+
+
+def stack_table(stack: Stack) -> Table:
+    """Return the layers, outermost first."""
+    table = _table("layer", "attempts", "sends again", "time-out", "deadline", "budget")
+    for stage in stack.stages:
+        table.add_row(*_layer(stage))
+    return table
+
+
+def _layer(stage: Stage) -> Iterator[str]:
+    timeout_s, deadline_s = stage.patience.attempt_timeout_s, stage.patience.deadline_s
+    connect = "" if stage.bounds_silence or timeout_s is None else " to connect"
+    yield stage.name
+    yield str(stage.attempts_max)
+    yield ("anything" if stage.repeats else "what was unsent") if stage.patience.retries else "nothing"
+    yield "-" if timeout_s is None else seconds(timeout_s) + connect
+    yield "-" if deadline_s is None else seconds(deadline_s)
+    yield "-" if stage.budget == "none" else stage.budget
+
+
+def attempts_line(stack: Stack, figures: Figures) -> str:
+    """Say how many sends one operation can become."""
+    product = " x ".join(str(stage.attempts_max) for stage in stack.stages if stage.patience.retries) or "1"
+    capped = f", capped at {stack.resends_max} re-sends over the chain" if stack.resends_max is not None else ""
+    queued = f"; {figures.entries_max} of them can be queued" if figures.entries_max < figures.sends_max else ""
+    plural = "" if figures.sends_max == 1 else "s"
+    return f"{figures.sends_max} send{plural} of one operation at most: {product}{capped}{queued}"
+
+
+def measures_table(measured: Measured) -> Table:
+    """Return what was measured, beside the control arm and what theory says at most."""
+    stack = of_scenario(measured.scenario)
+    run = every_measure(measured)
+    control = {} if measured.control is None else every_measure(Measured(measured.scenario, measured.control))
+    theory = _theory(measured, figures_of(stack))
+    table = _table("", "this run", "without the fault" if control else "", "theory")
+    table.add_row("operations", count(run["operations"]), count(control["operations"]) if control else "", "")
+    for name, words, write in SHOWN:
+        if name in run and not (name == "wasted_tokens" and not run[name]):
+            found = _recovered(measured) if name == "recovery_s" else write(run[name])
+            table.add_row(words, found, write(control[name]) if name in control else "", theory.get(name, ""))
+        if name == "send_amplification":
+            for layer in measured.history.attempts:
+                key = f"attempts_{layer}"
+                table.add_row(f"  attempts of {layer}", count(run[key]), count(control[key]) if control else "", "")
+    return table
+
+
+def _recovered(measured: Measured) -> str:
+    return str(measured.recovery)
+
+
+def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
+    found = {
+        "send_amplification": f"at most {count(figures.sends_mean_max)}",
+        "queue_amplification": f"at most {count(figures.entries_mean_max)}",
+        "sends_max": f"at most {figures.sends_max}",
+        "first_request_s": f"at most {seconds(_longest(measured.scenario, figures))}",
+    }
+    try:
+        closed_s = measured.closed_form_s
+    except Undecided:
+        return found
+    if closed_s is not None:
+        found["recovery_s"] = (
+            "never" if math.isinf(closed_s) else f"about {seconds(closed_s)}" if closed_s else "at once"
+        )
+    return found
+
+
+def _longest(scenario: Scenario, figures: Figures) -> float:
+    """Return the longest first request that these faults can make; after others a pool may accept and say nothing."""
+    unsent = all(fault.kind in _UNSENT_FAULTS for fault in scenario.faults)
+    return figures.wait_hang_s if unsent else max(figures.wait_hang_s, figures.wait_silent_s)
+
+
+def class_line(measured: Measured) -> Text:
+    """Say what is to be said of the run in one word, and why."""
+    try:
+        judged = measured.judged
+    except Undecided as why:
+        return Text(f"class: none, since {why}")
+    if judged.run_class is None:
+        return Text(f"class: too early to tell, {judged.why}", style="yellow")
+    words = judged.run_class.replace("_", " ")
+    return Text(
+        f"class: {words}" + (f", {judged.why}" if judged.why else ""),
+        style=f"bold {_GOOD.get(judged.run_class, 'red')}",
+    )
+
+
+# ---- replications
+
+
+def replications_table(found: Sequence[Replication]) -> Table:
+    """Return means and their intervals; runs of different classes are never averaged together."""
+    classes = [each.run_class for each in found]
+    kinds = list(by_class(classes, [0.0] * len(classes)))
+    table = _table("mean and 95 % interval", *(f"{kind.replace('_', ' ')} ({classes.count(kind)})" for kind in kinds))
+    for name, words, write in SHOWN:
+        cells = [_cell([each.measures.get(name) for each in found if each.run_class == kind], write) for kind in kinds]
+        if any(cells):
+            table.add_row(words, *cells)
+    return table
+
+
+def replications_lines(found: Sequence[Replication]) -> Iterator[str]:
+    """Say how many runs collapsed, whether means may be taken over all, and what the fault costs."""
+    classes = [each.run_class for each in found]
+    hits = sum(run_class in COLLAPSED for run_class in classes)
+    low, high = wilson(hits, len(found))
+    yield f"P(collapse): {hits} of {len(found)} runs, {percent(low)} to {percent(high)} (Wilson, 95 %)"
+    if len(set(classes)) > 1:
+        yield "The runs are of different classes, so there is no mean over all of them."
+        return
+    pairs = [each.measures for each in found if {"goodput", "control_goodput"} <= set(each.measures)]
+    if len(pairs) > 1:
+        cost = paired_interval([m["control_goodput"] for m in pairs], [m["goodput"] for m in pairs])
+        yield f"The fault costs {percent(cost.mean)} of the answers in time, +- {percent(cost.half_width)} (paired)."
+
+
+def _cell(values: Sequence[float | None], write: object) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    assert callable(write)
+    censored = sum(map(math.isinf, known))
+    if censored:
+        return f"not yet in {censored} of {len(known)}"
+    return _interval(mean_interval(known), write)
+
+
+def _interval(interval: Interval, write: object) -> str:
+    assert callable(write)
+    if math.isinf(interval.half_width):
+        return f"{write(interval.mean)} (one run)"
+    return f"{write(interval.mean)} +- {write(interval.half_width)}"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place == 0 else "right", overflow="fold")
+    return table
