@@ -19,8 +19,10 @@ from router.app import App, running
 from router.clock import LoopClock
 from router.core.config import RouterConfig
 from router.core.topology import Pool
+from router.credentials import Secret
 from router.log import EventLog, LibraryEvents
 from router.settings import Settings, ShellConfig
+from router.tls import PoolTls
 from scenarios.record import Send
 
 CHAT = "/v1/chat/completions"
@@ -109,11 +111,15 @@ async def live(
     pools: tuple[Pool, ...] = (),
     rules: RouterConfig | None = None,
     shell: ShellConfig | None = None,
+    tls: Mapping[str, PoolTls] | None = None,
+    secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Live]:
     """Run a router in front of pools a, b, ... of one frontend each; its laws are checked when it ends."""
     named = tuple(Pool.of_urls(name, [url]) for name, url in zip("abcd", urls, strict=False))
     settings = Settings(
         pools=pools or named,
+        tls=tls or {},
+        secrets=secrets or {},
         rules=rules or RouterConfig(connect_timeout_s=0.3, deadline_s=10.0, idle_timeout_s=10.0, patience_s=0.2),
         shell=shell or ShellConfig(drain_timeout_s=5.0, models_timeout_s=1.0),
         admin_port=0,
