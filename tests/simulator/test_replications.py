@@ -78,3 +78,10 @@ def test_runs_of_one_class_are_compared_with_their_control_arms_pair_by_pair() -
 def test_a_run_without_a_fault_has_no_class() -> None:
     scenario = chain(Layer(name="sdk"), operations=100)
     assert replicate(scenario, 0).run_class == UNCLASSED
+
+
+def test_what_ended_too_early_and_what_is_still_wide_is_said() -> None:
+    early = [of("degraded", n, 0.9) for n in range(9)] + [of(UNCLASSED, 9, 0.5)]
+    assert "1 of them ended too early to be told apart" in list(replications_lines(early))[1]
+    wide = [of("degraded", n, 0.5 + 0.5 * (-1) ** n) for n in range(REPLICATIONS_MAX)]
+    assert next(iter(replications_lines(wide))) == "The intervals are still wider than 5 % after 200 runs."
