@@ -19,6 +19,7 @@ from router.credentials import Credentials
 from router.dialing import Dialer
 from router.upstream.attempt import Attempt
 from router.upstream.causes import cause_of, text_of
+from router.upstream.connect_bound import ConnectBound
 from router.upstream.connection import Connection
 from router.upstream.faults import Lost
 from router.upstream.fetching import Fetched, fetch
@@ -111,7 +112,7 @@ class Upstream:
     async def _connect(self, frontend: Frontend, until_s: float) -> Connection:
         """Open a connection by `until_s`. Raises OSError, TimeoutError among them."""
         origin = origin_of(frontend.url)
-        async with asyncio.timeout_at(until_s):
+        async with ConnectBound(until_s):
             _, connection = await self._dialer.dial(lambda: Connection(self._loop, origin, self._ended), frontend)
         self._open.add(connection)
         return connection
