@@ -72,7 +72,7 @@ class DriverWithoutRule(Chat):
     async def _body_of(self, talk: Talk) -> bytes:
         request = talk.request
         assert not any(self._via in value for value in request.headers.getall("Via", ()))
-        body = await self._intake.read(request, talk.hold, until_s=NEVER)
+        body = await self._intake.read(request, talk.hold, until_s=NEVER, deadline_s=NEVER)
         talk.model = intake.model_of(body)
         talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")
         return body
