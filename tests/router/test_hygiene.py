@@ -284,3 +284,39 @@ async def test_answers_of_the_router_name_no_library(tmp_path: Path) -> None:
             async with session.get(router.url + path) as response:
                 assert response.headers["Server"] == "pooldrill"
                 assert response.headers["Content-Type"] == "application/json"
+
+
+LENGTHS_AND_CHUNKS = {
+    "chunks, then length": ("Transfer-Encoding: chunked", "Content-Length: 99"),
+    "length, then chunks": ("Content-Length: 99", "Transfer-Encoding: chunked"),
+    "length of the chunks": ("Content-Length: 12", "Transfer-Encoding: chunked"),
+    "two lengths": ("Content-Length: 2", "Content-Length: 3"),
+}
+
+
+@pytest.mark.parametrize("kind", LENGTHS_AND_CHUNKS)
+async def test_an_answer_whose_framing_contradicts_itself_has_one_framing_or_is_no_answer(
+    kind: str, tmp_path: Path
+) -> None:
+    """Whatever a client could read in two ways must not reach it, and the next request must not suffer from it."""
+
+    async def behave(call: Call) -> None:
+        if len(pool.bodies) > 1:
+            await ok(call)
+            return
+        chunked = any("chunked" in line for line in LENGTHS_AND_CHUNKS[kind])
+        await call.say(raw_pool.head(200, *LENGTHS_AND_CHUNKS[kind]) + (b"2\r\n{}\r\n0\r\n\r\n" if chunked else b"{}"))
+
+    async with RawPool(behave, keep=True) as pool, live(tmp_path, pool.url) as router, wire(router) as client:
+        await client.send([head(LENGTH) + BODY])
+        answer = await client.answer()
+        assert answer is not None
+        if answer.status == 200:
+            assert answer.body == b"{}"
+            assert ("content-length" in answer.headers) != ("transfer-encoding" in answer.headers)
+        else:
+            assert answer.named == "503 maybe_running"
+        await client.send([head(LENGTH) + BODY])
+        answer = await client.answer()
+        assert answer is not None
+        assert (answer.status, answer.body) == (200, raw_pool.PLAIN)

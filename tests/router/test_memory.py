@@ -135,6 +135,32 @@ async def test_a_body_that_is_refused_costs_nothing() -> None:
         assert router.peak_bytes - idle <= MARGIN
 
 
+async def test_a_client_that_never_reads_a_stream_of_200_mb() -> None:
+    written = 0
+
+    async def pours(call: Call) -> None:
+        nonlocal written
+        await call.say(head(200, "Content-Type: text/event-stream", "Transfer-Encoding: chunked"))
+        for _ in range(200 * 16):
+            await call.chunk(b"data: " + b"x" * (MIB // 16 - 8) + b"\n\n")
+            written += MIB // 16
+
+    async with RawPool(pours) as pool, router_of(pool.url) as router:
+        async with upload(router, b'{"model": "m"}') as client:
+            await client.reader.readuntil(b"data: ")
+        idle = router.now_bytes
+        router.forget_peak()
+        written = 0
+        async with upload(router, b'{"model": "m"}'):
+            await settled(router)
+            before = -1
+            while written != before:  # until the pool has to wait
+                before = written
+                await asyncio.sleep(0.3)
+            assert 0 < written < 100 * MIB
+            assert router.peak_bytes - idle < 8 * MIB
+
+
 async def settled(router: Router, *, at_least: int = 0) -> None:
     """Wait until the process's memory does not change any more."""
     before = -1
