@@ -30,6 +30,7 @@ from chaos.processes import Children, ProcessError
 from chaos.provision import SERVER_VERSION, ProvisionError, Server, find_server
 from chaos.toxiproxy import Toxiproxy, ToxiproxyError
 from scenarios.spec import Pool
+from scenarios.world.condition import Condition
 
 GONE_WAIT_S = 2.0
 GONE_POLL_S = 0.01
@@ -137,6 +138,9 @@ class _DirectControl:
 
     async def set_mode(self, mode: FrontendMode) -> None:
         self._frontend.mode = mode
+
+    async def set_condition(self, condition: Condition) -> None:
+        self._frontend.set_condition(condition)
 
 
 async def _orphan(scratch: Path) -> tuple[bool, str]:

@@ -96,11 +96,11 @@ class Performance:
         return start_s
 
     def _courses(self, cast: Cast) -> list[timeline.Course]:
-        models = {pool.id: pool.model for pool in self._scenario.pools}
+        pools = {pool.id: pool for pool in self._scenario.pools}
         return [
             timeline.Course(
                 planned,
-                [(timeline.fault_of(planned, models[planned.pool]), target) for target in cast.targets(planned.pool)],
+                [(timeline.fault_of(planned, pools[planned.pool]), target) for target in cast.targets(planned.pool)],
                 cast.probes.settle,
             )
             for planned in self._scenario.faults

@@ -15,11 +15,13 @@ from chaos.faults.cut import Cut
 from chaos.faults.fault import Fault, Proof, Target
 from chaos.faults.read_drop import ReadDrop
 from chaos.faults.refused import Refused
+from chaos.faults.weakened import Weakened
 from chaos.frontend.remote import ControlError
 from chaos.frontend.wire import wire_bytes
 from chaos.toxiproxy import ToxiproxyError
 from scenarios import record, spec
 from scenarios.plan import Planned
+from scenarios.world import condition
 
 GIVE_UP_CLEAR_S = 2.0
 """How long a run that is being given up may take to end a fault."""
@@ -93,8 +95,8 @@ class Course:
         return "; ".join(f"{name} {proof.detail}" for name, proof in zip(targets, proofs, strict=False))
 
 
-def fault_of(planned: spec.Fault, model: str) -> Fault:
-    """Build a planned fault for one frontend of a pool that serves `model`."""
+def fault_of(planned: spec.Fault, pool: spec.Pool) -> Fault:
+    """Build a planned fault for one frontend of its pool."""
     match planned.kind:
         case "refused":
             return Refused()
@@ -104,9 +106,9 @@ def fault_of(planned: spec.Fault, model: str) -> Fault:
             return ReadDrop()
         case "cut":
             assert planned.after_events is not None, "the loader asks for it"
-            return Cut(wire_bytes(planned.after_events, model=model))
+            return Cut(wire_bytes(planned.after_events, model=pool.model))
         case "capacity_loss" | "slow_down" | "errors":
-            raise FaultError(f"{planned.kind} at {planned.pool} is modelled only")
+            return Weakened(on=condition.under(planned, pool), off=condition.healthy(pool))
 
 
 async def play(courses: Sequence[Course], start_s: float) -> None:

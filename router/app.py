@@ -22,6 +22,7 @@ from router.connection import Bounds
 from router.core.policy import Policy, build_policy
 from router.core.refusal import Code
 from router.core.topology import Catalog
+from router.credentials import Credentials
 from router.dialing import Dialer
 from router.ending import Ending
 from router.front import Front, OnRefused, Routes, health
@@ -81,7 +82,11 @@ async def running(
         sends = _send_log(settings, loop)
         last_to_first.callback(sends.close)
         upstream = Upstream(
-            clock, settings.rules, reuse_idle_s=settings.shell.reuse_idle_s, dialer=Dialer(TlsTable(settings.tls))
+            clock,
+            settings.rules,
+            reuse_idle_s=settings.shell.reuse_idle_s,
+            dialer=Dialer(_tls(settings, events)),
+            credentials=Credentials(settings.secrets),
         )
         last_to_first.push_async_callback(upstream.close)
         journal = Journal(events, sends)
@@ -183,6 +188,14 @@ def _admin(
     front = admin_front(policy, times, settings.shell.metrics_prefix, journal.unread, worker)
     listener = Listener(front, _bounds(settings), host=LOOPBACK, port=settings.admin_port, option="--admin-port")
     return listener, times.observe
+
+
+def _tls(settings: Settings, events: EventLog) -> TlsTable:
+    """Return how pools are spoken to; the log tells of those that anybody could stand in for."""
+    table = TlsTable(settings.tls)
+    if table.unverified():
+        events.write("certificates_not_verified", level="WARNING", pools=table.unverified())
+    return table
 
 
 def _random_source(seed: int) -> random.Random:

@@ -70,8 +70,6 @@ class Chat:
             self._policy.tally.request_ended(refused.code, 0)
             self._journal.refused(talk, refused.code, refused.reason)
             answer = error(refused.code, refused.message, chain, request_id=talk.clients_id)
-            if refused.code is Code.BODY_TOO_LARGE:
-                answer.force_close()  # whatever the parser makes of a length beyond all bounds
             if refused.code is Code.ROUTER_OVERLOADED:
                 answer.headers["Retry-After"] = str(retry_after(self._policy.retry_after_s(talk.model)))
             return answer
@@ -89,7 +87,7 @@ class Chat:
         until_s = talk.started_s + talk.deadline_s
         last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)
         try:
-            body = await self._intake.read(request, talk.hold, until_s=until_s)
+            body = await self._intake.read(request, talk.hold, until_s=until_s, deadline_s=talk.deadline_s)
         except Refused:
             raise
         except BaseException:

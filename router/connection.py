@@ -10,6 +10,7 @@ Laws
 """
 
 import asyncio
+import contextlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,7 @@ HEAD_BYTES_MAX = 128 * 2**10
 """Longest head that comes in more than one piece; one piece has at most 256 KiB."""
 OVERLOADED_RETRY_S = 5
 """What a client over the number of connections is told to wait."""
+_LENGTH_DIGITS_MAX = 19
 NO_REQUEST = "UNKNOWN"
 """What aiohttp (3.14.5) gives as the method of bytes that are no request."""
 
@@ -76,11 +78,9 @@ class Server(web.Server):
         task: "asyncio.Task[None]",
     ) -> web.BaseRequest:
         fault = fault_of(message)
-        # What follows a request for an upgrade that is not granted is lost where it came in the same piece (aiohttp
-        # 3.14.5), and then nobody knows where the next request begins.
         if fault is not None or message.method == NO_REQUEST:
             message = message._replace(should_close=True, version=HttpVersion11)  # else the answer had its version
-        elif self.front.draining or message.upgrade:
+        elif self.front.draining or _loses_its_place(message):
             message = message._replace(should_close=True)
         request = web.BaseRequest(message, payload, protocol, writer, task, self._loop)
         if fault is not None:
@@ -191,6 +191,7 @@ class ClientConnection(web.RequestHandler):
         if self._head_timer is None:
             if not data.strip(b"\r\n"):  # empty lines before a request mean nothing (RFC 9112, 2.2)
                 return
+            self.keep_alive(True)  # ends the wait of an idle connection, which would close it in the middle of a head
             self._head_timer = self._loop.call_later(self._server.bounds.head_timeout_s, self._head_is_late)
         self._head_bytes += len(data)
         if self._head_bytes > HEAD_BYTES_MAX:
@@ -223,8 +224,15 @@ class ClientConnection(web.RequestHandler):
         transport = self.transport
         assert transport is not None
         self._discarding = True
-        _end_writing(transport)
         transport.resume_reading()
+        transport.set_write_buffer_limits(0)
+        try:
+            async with asyncio.timeout(LINGER_S):
+                await self._drain_helper()
+        except TimeoutError:
+            transport.abort()  # the client does not read
+            return
+        _end_writing(transport)
         self._heard_s = self._loop.time()
         until_s = self._heard_s + LINGER_S
         left_s = LINGER_IDLE_S
@@ -234,8 +242,19 @@ class ClientConnection(web.RequestHandler):
 
 
 def _end_writing(transport: asyncio.Transport) -> None:
-    if transport.can_write_eof() and not transport.is_closing():
-        transport.write_eof()
+    """Close the writing side if everything is written; asyncio (3.11) cannot do it later without a risk."""
+    if transport.can_write_eof() and not transport.is_closing() and not transport.get_write_buffer_size():
+        with contextlib.suppress(OSError):  # the client has reset the connection, which is about to be heard
+            transport.write_eof()
+
+
+def _loses_its_place(message: RawRequestMessage) -> bool:
+    """Tell whether aiohttp's parser (3.14.5) would not find the next request of the connection.
+
+    What follows a request for an upgrade that is not granted is lost where it came in the same piece, and a length of
+    2**64-1 counts as no body.
+    """
+    return message.upgrade or len(message.headers.get("Content-Length", "")) >= _LENGTH_DIGITS_MAX
 
 
 def _fault_of(exc: BaseException | None) -> tuple[Code, str]:

@@ -87,8 +87,11 @@ class Intake:
         self._idle_s = shell.body_idle_timeout_s
         self.buffered = BufferedBytes(shell.buffered_bytes_max)
 
-    async def read(self, request: web.BaseRequest, hold: Hold, *, until_s: float) -> bytes:
-        """Check the head, then read the whole body, until `until_s` on the loop's clock. Raises Refused."""
+    async def read(self, request: web.BaseRequest, hold: Hold, *, until_s: float, deadline_s: float) -> bytes:
+        """Check the head, then read the whole body, until `until_s` on the loop's clock. Raises Refused.
+
+        `deadline_s` is what the request had from its start, for words.
+        """
         check_head(request, self._bytes_max)
         hold.grow_to(request.content_length or 0)
         content = request.content
@@ -101,20 +104,20 @@ class Intake:
                 await request.writer.write(_CONTINUE)
             request.writer.output_size = 0  # the answer proper has not begun
         try:
-            return await self._pieces(request, hold, until_s)
+            return await self._pieces(request, hold, (until_s, f"within the deadline of {deadline_s:g} s"))
         except BodyBroken:
             raise Refused(Code.BAD_REQUEST, "The framing of the body is not HTTP/1.1.") from None
 
-    async def _pieces(self, request: web.BaseRequest, hold: Hold, until_s: float) -> bytes:
+    async def _pieces(self, request: web.BaseRequest, hold: Hold, deadline: tuple[float, str]) -> bytes:
         now, read = asyncio.get_running_loop().time, request.content.readany
-        started_s = now()
-        bounds = [(until_s, f"within the deadline of {until_s - started_s:g} s")]
-        bounds.append((started_s + self._whole_s, f"whole within {self._whole_s:g} s"))
+        whole = now() + self._whole_s, f"whole within {self._whole_s:g} s"
         buffer = io.BytesIO()
         try:
             async with asyncio.timeout(None) as clock:
                 while True:
-                    bound = min(*bounds, (now() + self._idle_s, f"further: nothing came for {self._idle_s:g} s"))
+                    bound = min(
+                        deadline, whole, (now() + self._idle_s, f"further: nothing came for {self._idle_s:g} s")
+                    )
                     clock.reschedule(bound[0])
                     piece = await read()
                     if not piece:

@@ -22,7 +22,8 @@ class FirstByteTimes:
         self.sum_s = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count one answer."""
+        """Count one answer. Two clocks of one process may differ by the millisecond in which uvloop counts."""
+        seconds = max(0.0, seconds)
         self.counts[bisect_left(FIRST_BYTE_BUCKETS_S, seconds)] += 1
         self.sum_s += seconds
 

@@ -34,7 +34,6 @@ _TAIL_BYTES = 64
 FLUSH_MAX_S = 30.0
 """How long a client may take to read what was written before a break."""
 _LAST_CHUNK = b"0\r\n\r\n"
-_HOP_BY_HOP = frozenset(name.encode() for name in HOP_BY_HOP)
 
 
 class ClientLeft(Exception):
@@ -170,18 +169,18 @@ class Passage:
     def _head(self, own: Mapping[str, str], defaults: Mapping[str, str]) -> bytes:
         """Return the status line and the headers: the pool's as they came, then ours."""
         answer, version = self._answer, self._request.version
-        named = _named_by_connection(answer)
+        dropped = HOP_BY_HOP
+        if "connection" in answer.names:
+            dropped |= _named_by_connection(answer)
+        if answer.chunked:
+            dropped |= {"content-length"}
         lines = [b"HTTP/%d.%d %d %b\r\n" % (version.major, version.minor, answer.status, answer.reason)]
-        missing = dict(defaults)
-        for name, value in answer.headers:
-            lowered = name.lower()
-            if lowered in _HOP_BY_HOP or lowered in named or (lowered == b"content-length" and answer.chunked):
-                continue
-            text = lowered.decode("latin-1")
-            if text not in own:
-                lines.append(b"%b: %b\r\n" % (name, value))
-                missing.pop(text, None)
-        ours = [f"{name}: {value}\r\n" for name, value in (*missing.items(), *own.items())]
+        passed = zip(answer.names, answer.headers, strict=True)
+        lines += [b"%b: %b\r\n" % header for name, header in passed if name not in dropped and name not in own]
+        ours = [f"{name}: {value}\r\n" for name, value in own.items()]
+        for name, value in defaults.items():
+            if name not in answer.names or name in dropped:
+                ours.append(f"{name}: {value}\r\n")
         if self._chunked:
             ours.append("transfer-encoding: chunked\r\n")
         if not self.out.keep_alive:
@@ -213,12 +212,12 @@ def _give_up(transport: asyncio.Transport) -> None:
         transport.abort()
 
 
-def _named_by_connection(answer: Head) -> frozenset[bytes]:
+def _named_by_connection(answer: Head) -> frozenset[str]:
     """Return what Connection says is for this hop only, in lower case."""
-    values = [value for name, value in answer.headers if name.lower() == b"connection"]
-    return frozenset(token.strip().lower() for value in values for token in value.split(b","))
+    tokens = b",".join(answer.values("connection")).split(b",")
+    return frozenset(token.strip().lower().decode("latin-1") for token in tokens)
 
 
 def _is_events(answer: Head) -> bool:
-    content_type = answer.value(b"content-type") or b""
+    content_type = (answer.values("content-type") or [b""])[0]
     return content_type.partition(b";")[0].strip().lower() == b"text/event-stream"

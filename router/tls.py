@@ -98,5 +98,7 @@ def said_goodbye(transport: asyncio.BaseTransport) -> bool:
         return True
     try:
         return tls.read(1) == b""
+    except ssl.SSLZeroReturnError:
+        return True
     except ssl.SSLError:  # it would read on: the peer has not ended the stream, the connection has
         return False

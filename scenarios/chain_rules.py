@@ -10,7 +10,7 @@ from scenarios.layers import Layer
 from scenarios.measures.names import PLAIN, is_measure
 from scenarios.presets import layer_preset_names
 from scenarios.problem import Problem
-from scenarios.spec import MODELLED_FAULTS, Fault, Load, Pool, Scenario, Semantics
+from scenarios.spec import Fault, Load, Pool, Scenario, Semantics
 
 _FAULT_KNOBS = {
     "share": ("capacity_loss", "errors"),
@@ -29,11 +29,12 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
         yield from layer_problems(f"layers[{index}]", layer, innermost=index == len(scenario.layers) - 1)
     yield from _chain(scenario)
     for index, pool in enumerate(scenario.pools):
-        yield from _pool(f"pools[{index}]", pool)
+        yield from _pool(f"pools[{index}]", pool, layered=bool(scenario.layers))
     for index, load in enumerate(scenario.load):
         yield from _load(f"load[{index}]", load)
     for index, fault in enumerate(scenario.faults):
-        yield from _fault(f"faults[{index}]", fault, layered=bool(scenario.layers))
+        target = next((pool for pool in scenario.pools if pool.id == fault.pool), None)
+        yield from _fault(f"faults[{index}]", fault, target, layered=bool(scenario.layers))
     yield from _whole(scenario)
 
 
@@ -99,7 +100,10 @@ def _no_real_run(scenario: Scenario) -> str:
     return ""
 
 
-def _pool(key: str, pool: Pool) -> Iterator[Problem]:
+def _pool(key: str, pool: Pool, *, layered: bool) -> Iterator[Problem]:
+    if pool.probes_queue and not layered:
+        what = "is modelled only with layers: the proofs of a real run's faults may not wait in a queue"
+        yield Problem(f"{key}.probes_queue", what, "leave it out, or add [[layers]]")
     if pool.slots is None:
         for knob in ("queue_max", "order"):
             if getattr(pool, knob) not in (None, "fifo"):
@@ -121,9 +125,9 @@ def _load(key: str, load: Load) -> Iterator[Problem]:
         yield Problem(f"{key}.file", "is missing", "name the CSV beside the scenario")
 
 
-def _fault(key: str, fault: Fault, *, layered: bool) -> Iterator[Problem]:
-    if fault.kind in MODELLED_FAULTS and not layered:
-        yield Problem(f"{key}.kind", f"{fault.kind} is modelled only with layers", "add [[layers]], or another kind")
+def _fault(key: str, fault: Fault, pool: Pool | None, *, layered: bool) -> Iterator[Problem]:
+    if fault.kind in ("capacity_loss", "slow_down") and pool is not None and pool.slots is None and not layered:
+        yield Problem(f"{key}.kind", f"{fault.kind} means nothing without slots", f"give {pool.id} slots")
     for knob, kinds in _FAULT_KNOBS.items():
         if getattr(fault, knob) is not None and fault.kind not in kinds:
             yield Problem(f"{key}.{knob}", f"means nothing for {fault.kind}", f"leave it out, or kind = {kinds[0]!r}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from scenarios.laws import NO_POOL_EVENTS, NO_REQUESTS, NO_SENDS
 from scenarios.record import Fault, Record, Request
 from scenarios.rules import bounds
-from scenarios.spec import EXACT_MARGIN_S, MODELLED_FAULTS, Scenario
+from scenarios.spec import EXACT_MARGIN_S, POOL_FAULTS, Scenario
 from scenarios.spec import Fault as PlannedFault
 from scenarios.verdict import Verdict, named, undecided, verdict_of
 
@@ -72,7 +72,7 @@ def _hit(record: Record, fault: Fault) -> list[str]:
             s.request_id for s in record.sends if s.pool == fault.target and s.cause == cause and _on(fault, s.t_start)
         ]
     received = _received(record, fault)
-    if fault.name in MODELLED_FAULTS:
+    if fault.name in POOL_FAULTS:
         return received
     if fault.name == "cut":
         broken = {request.request_id for request in record.requests if request.answer == "break"}

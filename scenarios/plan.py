@@ -21,6 +21,11 @@ class Planned(NamedTuple):
         """The id that the clients give it."""
         return f"op-{self.load}-{self.turn}"
 
+    @property
+    def session(self) -> str | None:
+        """The session that it belongs to."""
+        return None if self.ask is None else self.ask.session
+
 
 def plan(scenario: Scenario, seed: int | None = None) -> list[Planned]:
     """Return every operation of a scenario in the order of arrival; `seed` in place of the scenario's own."""

@@ -132,8 +132,8 @@ class Fault(Part, frozen=True, kw_only=True):
 
     refused: every connect is refused, and what is in flight is cut. black_hole: connects hang, and what is in flight is
     cut. read_drop: the pool reads the whole body, then closes. cut: the connection ends after `after_events` events of
-    a streamed answer. Modelled only: capacity_loss: each frontend loses a `share` of its slots, or so many `slots`;
-    slow_down: all work takes `factor` times as long; errors: a `share` of the requests is answered `status` at once.
+    a streamed answer. capacity_loss: each frontend loses a `share` of its slots, or so many `slots`. slow_down: work
+    takes `factor` times as long. errors: a `share` of the requests is answered `status` at once.
     """
 
     kind: Literal["refused", "black_hole", "read_drop", "cut", "capacity_loss", "slow_down", "errors"]
@@ -147,8 +147,8 @@ class Fault(Part, frozen=True, kw_only=True):
     status: Status | None = None
 
 
-MODELLED_FAULTS = ("capacity_loss", "slow_down", "errors")
-"""Faults that no real run can make yet."""
+POOL_FAULTS = ("capacity_loss", "slow_down", "errors")
+"""Faults of the pool itself: of what it can do, not of the way to it."""
 
 
 class Router(Part, frozen=True, kw_only=True):

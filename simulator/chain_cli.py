@@ -26,6 +26,7 @@ from simulator.chain_text import (
     replications_table,
     say,
     stack_table,
+    warm_up_line,
 )
 from simulator.replications import AUTO, replications
 from simulator.run import run
@@ -86,6 +87,8 @@ def _show(out: Console, scenario: Scenario, measured: Measured) -> None:
     say(out)
     out.print(measures_table(measured))
     say(out)
+    if left_out := warm_up_line(measured):
+        say(out, left_out)
     out.print(class_line(measured))
 
 

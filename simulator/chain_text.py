@@ -17,8 +17,8 @@ from scenarios.static.figures import Figures, figures_of
 from scenarios.static.numbers import count, percent, seconds
 from scenarios.static.of_scenario import of_scenario
 from scenarios.static.stack import Stack, Stage
-from scenarios.statistics import Interval, by_class, mean_interval, paired_interval, wilson
-from simulator.replications import COLLAPSED, Replication
+from scenarios.statistics import REPLICATIONS_MAX, Interval, by_class, mean_interval, paired_interval, wilson
+from simulator.replications import COLLAPSED, UNCLASSED, Replication, is_enough
 
 WIDTH: Final = 80
 _UNSENT_FAULTS: Final = ("refused", "black_hole")
@@ -106,6 +106,14 @@ def measures_table(measured: Measured) -> Table:
     return table
 
 
+def warm_up_line(measured: Measured) -> str:
+    """Say what is left out; empty: nothing."""
+    left_out = int((~measured.history.counted).sum())
+    if not left_out:
+        return ""
+    return f"The first {seconds(measured.history.warm_up_s)} with {left_out} operations are warm-up and left out."
+
+
 def _recovered(measured: Measured) -> str:
     return str(measured.recovery)
 
@@ -158,8 +166,9 @@ def replications_table(found: Sequence[Replication]) -> Table:
     kinds = list(by_class(classes, [0.0] * len(classes)))
     table = _table("mean and 95 % interval", *(f"{kind.replace('_', ' ')} ({classes.count(kind)})" for kind in kinds))
     for name, words, write in SHOWN:
-        cells = [_cell([each.measures.get(name) for each in found if each.run_class == kind], write) for kind in kinds]
-        if any(cells):
+        values = [[each.measures.get(name) for each in found if each.run_class == kind] for kind in kinds]
+        cells = [_cell(of_kind, write) for of_kind in values]
+        if any(cells) and not (name == "wasted_tokens" and not any(map(any, values))):
             table.add_row(words, *cells)
     return table
 
@@ -167,9 +176,16 @@ def replications_table(found: Sequence[Replication]) -> Table:
 def replications_lines(found: Sequence[Replication]) -> Iterator[str]:
     """Say how many runs collapsed, whether means may be taken over all, and what the fault costs."""
     classes = [each.run_class for each in found]
-    hits = sum(run_class in COLLAPSED for run_class in classes)
-    low, high = wilson(hits, len(found))
-    yield f"P(collapse): {hits} of {len(found)} runs, {percent(low)} to {percent(high)} (Wilson, 95 %)"
+    told = [run_class for run_class in classes if run_class != UNCLASSED]
+    if len(found) >= REPLICATIONS_MAX and not is_enough(found):
+        yield f"The intervals are still wider than 5 % after {len(found)} runs."
+    if told:
+        hits = sum(run_class in COLLAPSED for run_class in told)
+        low, high = wilson(hits, len(told))
+        yield f"P(collapse): {hits} of {len(told)} runs, {percent(low)} to {percent(high)} (Wilson, 95 %)"
+    if 0 < len(told) < len(classes):
+        early = len(classes) - len(told)
+        yield f"{early} ended too early to be told apart, and not counted: a longer run would tell."
     if len(set(classes)) > 1:
         yield "The runs are of different classes, so there is no mean over all of them."
         return

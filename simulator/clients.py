@@ -84,6 +84,7 @@ class Clients:
                 t_end=self._env.now,
                 ok=exchange.ok,
                 requests=taken + 1,
+                session=planned.session,
                 error=_raised(exchange, load),
             )
         )

@@ -1,11 +1,12 @@
 """Drives a station in the model: one timer for its server, and a wake-up for whoever's time has changed."""
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from math import inf
 from typing import Any
 
 import simpy
 
+from scenarios.world.condition import Condition
 from scenarios.world.job import REJECTED
 from scenarios.world.station import Entry, Note, Station
 from simulator.timers import Timers
@@ -32,6 +33,11 @@ class Desk:
         """Hear that a client has gone. Nothing where its request is over."""
         self._take(self._station.leave(entry, self._env.now))
 
+    def set_condition(self, condition: Condition) -> None:
+        """Let a fault of the pool come or go."""
+        notes = self._station.set_condition(condition, self._env.now)
+        self._take(notes, all_moved=True)
+
     def out(self, entry: Entry, index: int) -> Generator[simpy.Event, Any, None]:
         """Wait until the token of this index is out."""
         while True:
@@ -56,13 +62,12 @@ class Desk:
         if self._station.server.next_s <= self._env.now:
             self._take(self._station.advance(self._env.now))
 
-    def _take(self, notes: Iterable[Note]) -> None:
-        told = list(notes)
-        for note in told:
+    def _take(self, notes: Sequence[Note], *, all_moved: bool = False) -> None:
+        for note in notes:
             self._write(note)
         # A list in a fixed order, since the order of wake-ups shows in the record.
-        moved = list(self._waiting) if self._retimes else [note.entry for note in told]
-        for entry in moved if told else ():
+        every = all_moved or (self._retimes and notes)
+        for entry in list(self._waiting) if every else [note.entry for note in notes]:
             woken = self._waiting.get(entry)
             if woken is not None and not woken.triggered:
                 woken.succeed()

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from scenarios import record
-from scenarios.spec import Fault
-from simulator.frontend import Drops, Frontend
+from scenarios.spec import Fault, Pool
+from scenarios.world.condition import Condition, under
+from simulator.frontend import Drops, Frontend, Weakness
 from simulator.network import Door, Limit, Obstacle
 
 
@@ -113,6 +114,43 @@ class ReadDrop:
         return f"bodies read and dropped: {self._drops.bodies}"
 
 
+class Weakened:
+    """capacity_loss, slow_down and errors: what every frontend of the pool can do."""
+
+    def __init__(self, frontends: Sequence[Frontend], condition: Condition) -> None:
+        self._frontends = frontends
+        self._weakness = Weakness(condition)
+
+    def inject(self) -> None:
+        """Let the frontends do less from now on."""
+        for frontend in self._frontends:
+            frontend.weakness = self._weakness
+
+    def clear(self) -> None:
+        """Let them do everything again."""
+        for frontend in self._frontends:
+            frontend.weakness = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether every frontend is weakened."""
+        return all(frontend.weakness is self._weakness for frontend in self._frontends)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether none is."""
+        return all(frontend.weakness is None for frontend in self._frontends)
+
+    @property
+    def met(self) -> int:
+        """Requests that came meanwhile."""
+        return self._weakness.requests
+
+    def proof(self) -> str:
+        """Say what met it."""
+        return f"{self._weakness.condition}: {self._weakness.requests} requests came meanwhile"
+
+
 class Cut:
     """cut: what connects to the pool meanwhile is cut after so many events."""
 
@@ -189,7 +227,7 @@ class ModelledFault:
 
 
 def build(
-    planned: Fault, doors: Sequence[Door], frontends: Sequence[Frontend], now: Callable[[], float]
+    planned: Fault, pool: Pool, doors: Sequence[Door], frontends: Sequence[Frontend], now: Callable[[], float]
 ) -> ModelledFault:
     """Build a planned fault for the doors and frontends of its pool; `now` is the model's clock in seconds."""
     kind: _Kind
@@ -201,4 +239,6 @@ def build(
         case "cut":
             assert planned.after_events is not None, "the loader asks for it"
             kind = Cut(doors, events=planned.after_events)
+        case "capacity_loss" | "slow_down" | "errors":
+            kind = Weakened(frontends, under(planned, pool))
     return ModelledFault(planned, kind, now)

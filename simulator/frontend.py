@@ -10,6 +10,7 @@ from scenarios.record import EventKind, PoolEvent
 from scenarios.spec import Pool
 from scenarios.world import answers
 from scenarios.world.arrivals import Ask
+from scenarios.world.condition import Condition, healthy
 from scenarios.world.station import Entry, Note, Refusal, Station
 from simulator.connection import Close, Connection, Head
 from simulator.desk import Desk
@@ -38,6 +39,16 @@ class Drops:
         self.bodies = 0
 
 
+class Weakness:
+    """A fault of the pool itself, and how many requests came to a frontend meanwhile."""
+
+    __slots__ = ("condition", "requests")
+
+    def __init__(self, condition: Condition) -> None:
+        self.condition = condition
+        self.requests = 0
+
+
 class Frontend:
     """One frontend of a pool. Without slots it works on everything at once; else its desk does. `seed` is the run's."""
 
@@ -51,6 +62,21 @@ class Frontend:
         self._station = Station(pool, seed=seed)
         self._desk = None if self._station.is_open else Desk(env, timers, self._station, self._note)
         self.drops: Drops | None = None
+        self._weakness: Weakness | None = None
+
+    @property
+    def weakness(self) -> Weakness | None:
+        """The pool's own fault that is on; None: none is."""
+        return self._weakness
+
+    @weakness.setter
+    def weakness(self, weakness: Weakness | None) -> None:
+        self._weakness = weakness
+        condition = healthy(self._pool) if weakness is None else weakness.condition
+        if self._desk is None:
+            self._station.set_condition(condition, self._env.now)
+        else:
+            self._desk.set_condition(condition)
 
     def serve(self, connection: Connection, chat: Chat) -> Generator[simpy.Event, Any, None]:
         """Answer one request whose whole body has just arrived. A simpy process, interrupted when its client leaves."""
@@ -60,6 +86,8 @@ class Frontend:
             self.drops.bodies += 1
             connection.close(Close.BROKEN)
             return
+        if self._weakness is not None:
+            self._weakness.requests += 1
         entry = self._station.entry(chat.request_id, chat.operation_id, chat.ask)
         if (refusal := self._station.refusal(entry)) is not None:
             self._event("rejected", chat)

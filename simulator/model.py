@@ -52,6 +52,7 @@ class Model:
         self.faults: list[ModelledFault] = [
             faults.build(
                 fault,
+                by_id[fault.pool],
                 [self.doors[name] for name in names[fault.pool]],
                 [self.frontends[name] for name in names[fault.pool]],
                 lambda: self.env.now,

@@ -27,6 +27,7 @@ class Ledger:
                 t_end=t_end,
                 ok=not error and bool(exchanges) and exchanges[-1].ok,
                 requests=len(exchanges),
+                session=planned.session,
                 error=error,
             )
         )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from chaos.toxiproxy import Proxy
+from scenarios.world.condition import Condition
 
 FrontendMode = Literal["ok", "read_drop"]
 
@@ -26,6 +27,10 @@ class FrontendControl(Protocol):
 
     async def set_mode(self, mode: FrontendMode) -> None:
         """Change what the frontend does with the next whole body. Returns once it is changed."""
+        ...
+
+    async def set_condition(self, condition: Condition) -> None:
+        """Change what the frontend can do. Returns once it says that it is changed."""
         ...
 
 

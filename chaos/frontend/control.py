@@ -4,6 +4,7 @@ import msgspec
 
 from chaos.frontend.connection import Call
 from chaos.frontend.service import FrontendService, Mode
+from scenarios.world.condition import Condition
 
 
 class Wanted(msgspec.Struct, forbid_unknown_fields=True):
@@ -13,7 +14,10 @@ class Wanted(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ControlService:
-    """POST /mode {"mode": "ok" | "read_drop"} and GET /state; both answer with the state."""
+    """POST /mode {"mode": "ok" | "read_drop"}, POST /condition (what is not as it should be) and GET /state.
+
+    All answer with the state.
+    """
 
     def __init__(self, frontend: FrontendService) -> None:
         self._frontend = frontend
@@ -25,6 +29,8 @@ class ControlService:
         """Answer one call."""
         if (call.method, call.path) == ("POST", "/mode"):
             await self._set_mode(call)
+        elif (call.method, call.path) == ("POST", "/condition"):
+            await self._set_condition(call)
         elif (call.method, call.path) == ("GET", "/state"):
             await self._state(call)
         else:
@@ -38,6 +44,15 @@ class ControlService:
         else:
             await self._state(call)
 
+    async def _set_condition(self, call: Call) -> None:
+        try:
+            self._frontend.set_condition(msgspec.json.decode(bytes(call.body), type=Condition))
+        except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
+            await call.error(400, "bad_request", str(error))
+        else:
+            await self._state(call)
+
     async def _state(self, call: Call) -> None:
-        state = {"mode": self._frontend.mode, "in_flight": self._frontend.in_flight}
+        frontend = self._frontend
+        state = {"mode": frontend.mode, "in_flight": frontend.in_flight, "condition": frontend.condition}
         await call.whole(200, msgspec.json.encode(state))

@@ -1,9 +1,10 @@
 """Drives a station on the loop's clock: one timer for its server, and a wake-up for whoever's time has changed."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from math import inf
 
+from scenarios.world.condition import Condition
 from scenarios.world.job import REJECTED
 from scenarios.world.station import Entry, Note, Station
 
@@ -33,6 +34,10 @@ class Desk:
     def leave(self, entry: Entry) -> None:
         """Hear that a client has gone. Nothing where its request is over."""
         self._take(self._station.leave(entry, self._loop.time()))
+
+    def set_condition(self, condition: Condition) -> None:
+        """Let a fault of the pool come or go."""
+        self._take(self._station.set_condition(condition, self._loop.time()), all_moved=True)
 
     async def out(self, entry: Entry, index: int) -> None:
         """Wait until the token of this index is out."""
@@ -64,11 +69,11 @@ class Desk:
         if self._station.server.next_s <= now_s:
             self._take(self._station.advance(now_s))
 
-    def _take(self, notes: Iterable[Note]) -> None:
+    def _take(self, notes: Sequence[Note], *, all_moved: bool = False) -> None:
         for note in notes:
             self._write(note)
-        moved = self._waiting if self._retimes else {note.entry for note in notes}
-        for entry in moved:
+        every = all_moved or (self._retimes and notes)
+        for entry in self._waiting if every else [note.entry for note in notes]:
             if (waiting := self._waiting.get(entry)) is not None:
                 _wake(waiting)
         self._arm()

@@ -22,6 +22,7 @@ from scenarios.record import EventKind, PoolEvent
 from scenarios.spec import Pool
 from scenarios.world import answers
 from scenarios.world.arrivals import Ask
+from scenarios.world.condition import Condition
 from scenarios.world.station import Entry, Note, Refusal, Station
 
 CHAT = "/v1/chat/completions"
@@ -62,6 +63,18 @@ class FrontendService:
     def in_flight(self) -> int:
         """Completions that wait or are worked on."""
         return self._working if self._desk is None else self._desk.in_flight
+
+    @property
+    def condition(self) -> Condition:
+        """What it can do just now."""
+        return self._station.condition
+
+    def set_condition(self, condition: Condition) -> None:
+        """Let a fault of the pool come or go."""
+        if self._desk is None:
+            self._station.set_condition(condition, self._clock())
+        else:
+            self._desk.set_condition(condition)
 
     def close(self) -> None:
         """Work no more, nor note anything."""

@@ -18,37 +18,36 @@ HEAD_BYTES_MAX = 64 * 2**10
 class Head:
     """Status line and headers of an answer, the headers as they came."""
 
-    __slots__ = ("chunked", "empty", "framed", "headers", "keeps", "reason", "sized", "status")
+    __slots__ = ("chunked", "empty", "framed", "headers", "keeps", "names", "reason", "sized", "status")
 
     def __init__(self, status: int, reason: bytes, headers: list[tuple[bytes, bytes]], *, keeps: bool) -> None:
         self.status = status
         self.reason = reason
         self.headers = headers
-        self.chunked = self.sized = False
-        for name, value in headers:
-            lowered = name.lower()
-            if lowered == b"content-length":
-                self.sized = True
-            elif lowered == b"transfer-encoding":
-                if value.strip().lower() != b"chunked":
-                    raise NotHttp("a transfer coding that nobody asked for")
-                self.chunked = True
+        self.names = [name.decode("latin-1").lower() for name, _ in headers]
+        """Of the headers, in lower case and in their order."""
+        self.sized = "content-length" in self.names
+        self.chunked = "transfer-encoding" in self.names
+        if self.chunked and any(coding.strip().lower() != b"chunked" for coding in self.values("transfer-encoding")):
+            raise NotHttp("a transfer coding that nobody asked for")
         self.empty = status in _NO_BODY
         """It has no body, whatever its headers say."""
         self.framed = self.chunked or self.sized or self.empty
         """Whether the answer says where it ends; else the connection's end is its end, and proves nothing."""
-        self.keeps = keeps and not (self.chunked and self.sized)
+        # A 408 may have been said to nobody just before the request came: then the true answer is still to follow.
+        self.keeps = keeps and not (self.chunked and self.sized) and status != _MAY_BE_UNASKED
         """Whether the connection may serve another request."""
 
-    def value(self, name: bytes) -> bytes | None:
-        """Return the first value of a header, named in lower case."""
-        return next((value for given, value in self.headers if given.lower() == name), None)
+    def values(self, name: str) -> list[bytes]:
+        """Return all values of a header, named in lower case."""
+        return [value for given, (_, value) in zip(self.names, self.headers, strict=True) if given == name]
 
     def __repr__(self) -> str:
         return f"<Head {self.status} {len(self.headers)} headers>"
 
 
 _NO_BODY = frozenset((204, 304))
+_MAY_BE_UNASKED = 408
 
 
 class AnswerReader:

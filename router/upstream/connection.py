@@ -12,7 +12,7 @@ Laws
 import asyncio
 import select
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, cast
 
 from router.core.bounds import Bounds, Phase
 from router.tls import said_goodbye
@@ -192,9 +192,9 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
-        transport.set_write_buffer_limits(high=0)  # so that the end of an upload is seen, not only its beginning
+        self.transport = cast(asyncio.Transport, transport)  # what uvloop makes is one, and does not say so
+        # So that the end of an upload is seen, not only its beginning; with 0 asyncio's TLS pauses for nothing at all.
+        self.transport.set_write_buffer_limits(high=0 if transport.get_extra_info("ssl_object") is None else 1)
 
     def data_received(self, data: bytes) -> None:
         """Parse what was read and pass it on."""

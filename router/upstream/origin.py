@@ -32,10 +32,8 @@ def request_head(method: str, origin: Origin, target: str, headers: Iterable[tup
 
     What is not ASCII goes out in the bytes in which it came in.
     """
-    lines = [f"{method} {origin.path}{target} HTTP/1.1\r\nHost: {origin.authority}\r\n"]
-    lines += [f"{name}: {value}\r\n" for name, value in headers]
-    lines.append("\r\n")
-    head = "".join(lines).encode("utf-8", "surrogateescape")
+    lines = [f"{method} {origin.path}{target} HTTP/1.1\r\nHost: {origin.authority}", *map(": ".join, headers), "\r\n"]
+    head = "\r\n".join(lines).encode("utf-8", "surrogateescape")
     if head.count(b"\n") != len(lines) + 1:  # whoever made such a header could add a request of their own
         raise ValueError("a header holds a line break")
     return head

@@ -15,9 +15,11 @@ from router.core.clock import Clock
 from router.core.config import RouterConfig
 from router.core.delivery import Cause, Outcome
 from router.core.topology import Frontend
+from router.credentials import Credentials
 from router.dialing import Dialer
 from router.upstream.attempt import Attempt
 from router.upstream.causes import cause_of, text_of
+from router.upstream.connect_bound import ConnectBound
 from router.upstream.connection import Connection
 from router.upstream.faults import Lost
 from router.upstream.fetching import Fetched, fetch
@@ -28,11 +30,14 @@ from router.upstream.origin import origin_of, request_head
 class Upstream:
     """The pools' side of the router: all connections to frontends. Made inside a running event loop; close it."""
 
-    def __init__(self, clock: Clock, config: RouterConfig, *, reuse_idle_s: float, dialer: Dialer) -> None:
+    def __init__(
+        self, clock: Clock, config: RouterConfig, *, reuse_idle_s: float, dialer: Dialer, credentials: Credentials
+    ) -> None:
         self._clock = clock
         self._limits = Limits(config)
         self._reuse_idle_s = reuse_idle_s
         self._dialer = dialer
+        self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self._kept = Kept()
         self._open: set[Connection] = set()
@@ -43,7 +48,7 @@ class Upstream:
         send = attempt.send
         frontend = send.lease.frontend
         origin = origin_of(frontend.url)
-        head = request_head("POST", origin, target, headers.items())
+        head = request_head("POST", origin, target, self._credentials.for_pool(headers, frontend.pool).items())
         try:
             connection = await self.connection_to(frontend, send.connect_until_s)
         except OSError as error:
@@ -75,7 +80,7 @@ class Upstream:
     ) -> Fetched:
         """Get a document of at most `bytes_max` bytes, in one try. Raises OSError, or an UpstreamError."""
         origin = origin_of(frontend.url)
-        head = request_head("GET", origin, target, headers.items())
+        head = request_head("GET", origin, target, self._credentials.for_pool(headers, frontend.pool).items())
         connection = await self.connection_to(frontend, until_s)
         try:
             bounds = Bounds(self._limits, self._clock.monotonic(), until_s=until_s)
@@ -107,7 +112,7 @@ class Upstream:
     async def _connect(self, frontend: Frontend, until_s: float) -> Connection:
         """Open a connection by `until_s`. Raises OSError, TimeoutError among them."""
         origin = origin_of(frontend.url)
-        async with asyncio.timeout_at(until_s):
+        async with ConnectBound(until_s):
             _, connection = await self._dialer.dial(lambda: Connection(self._loop, origin, self._ended), frontend)
         self._open.add(connection)
         return connection

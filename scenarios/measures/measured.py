@@ -104,9 +104,11 @@ class Measured:
 
     @cached_property
     def judged(self) -> Judged:
-        """Return the class of the run. Raises Undecided: without a control arm there is none."""
-        if self.control is None:
-            raise Undecided(NO_CONTROL)
+        """Return the class of the run. Raises Undecided if there is no control arm, and nothing before the fault.
+
+        Without a control arm, as in a real run, the level before the fault is what is expected after it; then what is
+        overloaded anyway shows only if it was so before.
+        """
         start_s, end_s = self.fault_span_s
         return class_of(
             self.arrivals,

@@ -18,6 +18,7 @@ from scenarios.usage import Parser, UsageError
 
 EXIT_FOUND: Final = 1
 POOLS_MAX: Final = 16
+CLIENTS_MAX: Final = 100_000
 SDK: Final = "openai-3.x"
 
 
@@ -47,6 +48,7 @@ def _parser() -> Parser:
         "--preset", action="append", metavar="NAME", help="instead: what the field ships; again for a layer below it"
     )
     parser.add_argument("--rate", type=_positive, metavar="RPS", help="operations a second, in place of the file's")
+    parser.add_argument("--clients", type=_clients, metavar="N", help="presets: clients, each with its own budget")
     parser.add_argument("--pools", type=_pools, metavar="N", help="presets: number of pools")
     parser.add_argument("--capacity", type=_positive, metavar="RPS", help="presets: what one pool serves a second")
     parser.add_argument("--json", action="store_true", help="print figures and findings as JSON")
@@ -59,11 +61,15 @@ def _stack(arguments: argparse.Namespace) -> Stack:
         raise UsageError("give a scenario or a preset, and not both; remedy: see pooldrill check --help")
     if arguments.preset is not None:
         return of_presets(
-            arguments.preset, rate_rps=arguments.rate, pools=arguments.pools, capacity_rps=arguments.capacity
+            arguments.preset,
+            rate_rps=arguments.rate,
+            clients=arguments.clients or 1,
+            pools=arguments.pools,
+            capacity_rps=arguments.capacity,
         )
-    for option in ("pools", "capacity"):
+    for option in ("clients", "pools", "capacity"):
         if getattr(arguments, option) is not None:
-            raise UsageError(f"--{option} is for presets; remedy: leave it out, the file has its own pools")
+            raise UsageError(f"--{option} is for presets; remedy: leave it out, the file says it itself")
     return of_scenario(load(arguments.scenario), rate_rps=arguments.rate)
 
 
@@ -94,6 +100,14 @@ def _positive(text: str) -> float:
 
 
 def _pools(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= POOLS_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {POOLS_MAX}")
+    return _whole(text, POOLS_MAX)
+
+
+def _clients(text: str) -> int:
+    return _whole(text, CLIENTS_MAX)
+
+
+def _whole(text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {most}")
     return int(text)

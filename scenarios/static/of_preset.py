@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from scenarios.keys import nearest
+from scenarios.layers import Layer
 from scenarios.presets import Preset, preset, preset_names
 from scenarios.spec import Router
 from scenarios.static.of_scenario import of_layers
@@ -11,19 +14,32 @@ from scenarios.usage import UsageError
 
 
 def of_presets(
-    names: Sequence[str], *, rate_rps: float | None = None, pools: int | None = None, capacity_rps: float | None = None
+    names: Sequence[str],
+    *,
+    rate_rps: float | None = None,
+    clients: int = 1,
+    pools: int | None = None,
+    capacity_rps: float | None = None,
 ) -> Stack:
-    """Return the stack of presets, outermost first, before so many pools of `capacity_rps` each. Raises UsageError."""
+    """Return the stack of presets, outermost first, before so many pools of `capacity_rps` each. Raises UsageError.
+
+    `clients` have a budget each where a preset's budget is a client's; `rate_rps` is that of all of them together.
+    """
     found = [known(name) for name in names]
     caps = [each.chain_cap for each in found if each.chain_cap is not None]
+    layers = [_shared(layer, clients) for each in found for layer in each.layers]
     return Stack(
         name=" + ".join(names),
         title=found[0].title if len(found) == 1 else "presets, outermost first",
-        stages=tuple(of_layers([layer for each in found for layer in each.layers], Router())),
+        stages=tuple(of_layers(layers, Router())),
         stations=_stations(pools, capacity_rps),
         rate_rps=rate_rps,
         resends_max=min(caps, default=None),
     )
+
+
+def _shared(layer: Layer, clients: int) -> Layer:
+    return msgspec.structs.replace(layer, clients=clients) if layer.budget_scope == "client" else layer
 
 
 def known(name: str) -> Preset:

@@ -56,6 +56,8 @@ def mean_amplification(knobs: Any, *, failure_p: float, attempts_max: int, traff
 
 def worst_amplification(knobs: Any, *, attempts_max: int, traffic: Traffic) -> float:
     """Return the most attempts of a call in the mean of a long run, whatever the chance to fail."""
+    if type(knobs) not in _ALLOWED:  # more failures are then more attempts
+        return mean_amplification(knobs, failure_p=1.0, attempts_max=attempts_max, traffic=traffic)
     return max(
         mean_amplification(knobs, failure_p=failure_p, attempts_max=attempts_max, traffic=traffic)
         for failure_p in (*_GRID, *_edges(knobs))

@@ -278,13 +278,18 @@ class PoolServer:
         job.start_v = v = self._v
         if self._plain:
             job.first_token_s = now_s + job.prefill_s
-        elif self._speed:
-            job.first_token_s = now_s + job.prefill_s * self._pace[running]
         else:
-            self._stalled[job] = job.prefill_s * self._loads[running]
-            job.first_token_s = inf
+            job.first_token_s = self._first_token_s(job, now_s, running)
         self._turn = turn = self._turn + 1
         heappush(self._due, (v + job.work_s, turn, job))
+
+    def _first_token_s(self, job: Job, now_s: float, running: int) -> float:
+        if running >= len(self._pace):
+            self._tabulate(running)
+        if self._speed:
+            return now_s + job.prefill_s * self._pace[running]
+        self._stalled[job] = job.prefill_s * self._loads[running]
+        return inf
 
     def _fill(self, now_s: float, moved: list[Job]) -> None:
         """Start from the queue while slots are free."""
@@ -357,12 +362,18 @@ class PoolServer:
             self._set_pace()
 
     def _set_pace(self) -> None:
-        """Tabulate load, and seconds that a second of work takes, by the number of running jobs."""
+        """Begin anew the tables of load, and of seconds that a second of work takes, by the number of running jobs."""
+        self._loads, self._pace = [], []
+        self._tabulate(self.running)
+
+    def _tabulate(self, running: int) -> None:
+        """Let the tables reach so many running jobs: a server may have far more slots than it ever uses."""
         rise = (self._load_factor - 1.0) / max(1, self.slots - 1)
-        # Jobs beyond the number of slots, which run on where slots were lost, add nothing.
-        counts = [min(n, self.slots) for n in range(max(self.slots, self.running) + 1)]
-        self._loads = [1.0 + rise * max(0, n - 1) for n in counts]
-        self._pace = [load / self._speed if self._speed else inf for load in self._loads]
+        for count in range(len(self._loads), running + 1):
+            # Jobs beyond the number of slots, which run on where slots were lost, add nothing.
+            load = 1.0 + rise * max(0, min(count, self.slots) - 1)
+            self._loads.append(load)
+            self._pace.append(load / self._speed if self._speed else inf)
 
     def _move_first_tokens(self, speed: float, now_s: float) -> None:
         """Stretch or hold what is left of each prefill when the speed changes."""

@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple
 
 from scenarios.spec import Pool, Service
 from scenarios.world.arrivals import Ask
+from scenarios.world.condition import Condition, healthy
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
@@ -76,6 +77,7 @@ class Station:
             load_factor=pool.service.load_factor,
         )
         self.cache = PrefixCache(pool.cache_sessions)
+        self.condition = healthy(pool)
         self._seed = seed
 
     @property
@@ -91,9 +93,9 @@ class Station:
 
     def refusal(self, entry: Entry) -> Refusal | None:
         """Return what a request is told that fails whatever the load; None: it does not."""
-        share = self.pool.fail_share
+        share = self.condition.fail_share
         if share and stream(self._seed, f"fail/{entry.request_id}").random() < share:
-            return Refusal(self.pool.fail_status, "pool_failed", "this pool fails a share of its requests")
+            return Refusal(self.condition.fail_status, "pool_failed", "this pool fails a share of its requests")
         return None
 
     def arrive(self, entry: Entry, now_s: float) -> list[Note]:
@@ -124,6 +126,16 @@ class Station:
     def advance(self, now_s: float) -> list[Note]:
         """Let everything happen that is due until now."""
         return self._moved(self.server.advance(now_s))
+
+    def set_condition(self, condition: Condition, now_s: float) -> list[Note]:
+        """Let a fault of the pool come or go; in an open station only what it fails can change."""
+        notes: list[Note] = []
+        if not self.is_open:
+            slots = self.pool.slots if self.pool.slots is not None else maxsize
+            notes += self._moved(self.server.set_slots(max(0, slots - condition.slots_lost), now_s))
+            notes += self._moved(self.server.set_speed(condition.speed, now_s))
+        self.condition = condition
+        return notes
 
     def due_s(self, entry: Entry, index: int) -> float:
         """Return when the token of this index is out, if load and speed stay; inf: nobody knows yet."""

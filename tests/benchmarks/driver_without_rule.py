@@ -20,6 +20,7 @@ from router.core.config import RouterConfig
 from router.core.effects import Request, Send
 from router.core.policy import build_policy
 from router.core.topology import Catalog, Pool
+from router.credentials import Credentials
 from router.dialing import Dialer
 from router.front import Front
 from router.intake import Intake
@@ -42,7 +43,9 @@ class DriverWithoutRule(Chat):
     def __init__(self, pool: Pool, clock: LoopClock, shell: ShellConfig) -> None:
         config = RouterConfig()
         policy = build_policy(config, clock, random.Random(1), Catalog([pool]))
-        upstream = Upstream(clock, config, reuse_idle_s=shell.reuse_idle_s, dialer=Dialer(TlsTable({})))
+        upstream = Upstream(
+            clock, config, reuse_idle_s=shell.reuse_idle_s, dialer=Dialer(TlsTable({})), credentials=Credentials({})
+        )
         journal = Journal(EventLog(clock), NoSendLog())
         super().__init__(
             policy, upstream, journal, clock=clock, intake=Intake(shell), via="bench", on_first_byte=lambda _: None
@@ -69,7 +72,7 @@ class DriverWithoutRule(Chat):
     async def _body_of(self, talk: Talk) -> bytes:
         request = talk.request
         assert not any(self._via in value for value in request.headers.getall("Via", ()))
-        body = await self._intake.read(request, talk.hold, until_s=NEVER)
+        body = await self._intake.read(request, talk.hold, until_s=NEVER, deadline_s=NEVER)
         talk.model = intake.model_of(body)
         talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")
         return body

@@ -12,6 +12,14 @@ from typing import Any
 
 import simpy
 
+from router.core.config import RouterConfig
+from router.core.delivery import Cause, Outcome
+from router.core.effects import End, Relay, Request, Send, Waiting
+from router.core.forwarding import forward
+from router.core.policy import build_policy
+from router.core.topology import Catalog, Pool
+from simulator.clock import ModelClock
+
 Steps = Generator[simpy.Event, Any, Any]
 
 
@@ -57,7 +65,7 @@ class Tutorial:
     def run(self) -> None:
         """Run to the end."""
         shape = self.shape
-        draws = random.Random(1)  # noqa: S311 - simulation
+        draws = random.Random(1)
         pools = [simpy.Resource(self.env, capacity=shape.slots) for _ in range(shape.pools)]
         self.env.process(self._arrive(draws, cycle(enumerate(pools))))
         self.env.run()
@@ -108,3 +116,49 @@ class Tutorial:
             pass
         self.rows.append(Row(index, "send", number, place, t_start_s, t_work_s, self.env.now, ok))
         return ok
+
+
+@dataclass(slots=True)
+class TutorialRouter(Tutorial):
+    """The same with the router's decisions in front of the pools: a process a request drives `forward()`."""
+
+    def run(self) -> None:
+        """Run to the end."""
+        draws = random.Random(1)
+        names = [f"p{place}" for place in range(self.shape.pools)]
+        pools = {name: simpy.Resource(self.env, capacity=self.shape.slots) for name in names}
+        catalog = Catalog([Pool.of_urls(name, [f"http://{name}.invalid"]) for name in names])
+        config = RouterConfig(connect_timeout_s=1.0, deadline_s=self.shape.timeout_s)
+        policy = build_policy(config, ModelClock(self.env), random.Random(1), catalog)
+        self.env.process(self._arrive(draws, (policy, pools)))
+        self.env.run()
+
+    def _operation(self, index: int, draws: random.Random, turns: Any) -> Steps:
+        policy, pools = turns
+        t_start_s = self.env.now
+        rule = forward(policy, Request("m", t_start_s + self.shape.timeout_s))
+        answer: Outcome | End | None = None
+        try:
+            while True:
+                effect = rule.send(answer)
+                if isinstance(effect, Send):
+                    answer = yield self.env.process(self._hand_over(index, effect, draws, pools))
+                elif isinstance(effect, Relay):
+                    answer = End.COMPLETE
+                else:
+                    assert isinstance(effect, Waiting)
+                    answer = None
+                    yield self.env.timeout(effect.until_s - self.env.now)
+        except StopIteration as stop:
+            self.ends.append((index, t_start_s, self.env.now, stop.value.end is End.COMPLETE))
+
+    def _hand_over(self, index: int, send: Send, draws: random.Random, pools: dict[str, simpy.Resource]) -> Steps:
+        send.lease.handed_over()
+        name = send.lease.frontend.pool
+        attempt = self.env.process(self._send(index, send.attempt, draws, int(name[1:]), pools[name]))
+        came = yield attempt | self.env.timeout(send.until_s - self.env.now)
+        if attempt.processed and came[attempt]:
+            return Outcome(slot_taken=True, status=200)
+        if attempt.is_alive:
+            attempt.interrupt()
+        return Outcome(slot_taken=True, cause=Cause.DEADLINE)

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import aiohttp
+import msgspec
 import pytest
 
 from chaos.faults import probes
@@ -15,9 +16,11 @@ from chaos.faults.cut import AFTER_BYTES_MAX, Cut
 from chaos.faults.fault import Fault, FrontendMode, ProbeIds, Target
 from chaos.faults.read_drop import ReadDrop
 from chaos.faults.refused import Refused
+from chaos.faults.weakened import Weakened
 from chaos.frontend.wire import wire_bytes
 from chaos.ports import LOOPBACK, PortReservations, is_free
 from chaos.toxiproxy import Proxy, Toxiproxy, ToxiproxyError
+from scenarios.world.condition import Condition
 from tests.chaos.live_frontend import MODEL, LiveFrontend, eventually
 
 RawServer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -36,11 +39,23 @@ class HttpControl:
         ):
             assert (await response.json())["mode"] == mode
 
+    async def set_condition(self, condition: Condition) -> None:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(
+                f"{self._url}/condition", json=msgspec.structs.asdict(condition), raise_for_status=True
+            ) as response,
+        ):
+            assert (await response.json())["condition"] == msgspec.structs.asdict(condition)
+
 
 class NoControl:
     """For servers that do what they do."""
 
     async def set_mode(self, mode: FrontendMode) -> None:
+        """Do nothing."""
+
+    async def set_condition(self, condition: Condition) -> None:
         """Do nothing."""
 
 
@@ -276,3 +291,28 @@ async def test_an_end_at_another_byte_is_no_cut(target_of: Callable[[RawServer],
 def test_a_cut_out_of_range_is_refused(after_bytes: int) -> None:
     with pytest.raises(ValueError, match=f"cut after {after_bytes} bytes; use 1 to 1000000"):
         Cut(after_bytes)
+
+
+class TestWeakened:
+    @pytest.mark.parametrize(
+        "condition",
+        [Condition(slots_lost=1), Condition(speed=0.25), Condition(fail_share=0.5, fail_status=502)],
+        ids=str,
+    )
+    async def test_the_frontend_is_in_the_condition_until_it_is_not(
+        self, target: Target, frontend: LiveFrontend, condition: Condition
+    ) -> None:
+        fault = Weakened(on=condition, off=Condition())
+        on = await fault.inject(target)
+        assert on.proved
+        assert on.detail.startswith(f"{condition}; GET: status 200")
+        assert frontend.frontend.condition == condition
+        off = await fault.clear(target)
+        assert off.proved
+        assert off.detail.startswith("in order; GET: ")
+        assert frontend.frontend.condition == Condition()
+        assert on.begin_s <= on.effect_s <= off.begin_s <= off.effect_s
+
+    async def test_a_condition_that_cannot_be_is_refused(self, target: Target) -> None:
+        with pytest.raises(aiohttp.ClientResponseError, match="400"):
+            await Weakened(on=Condition(speed=-1.0), off=Condition()).inject(target)

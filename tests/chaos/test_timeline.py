@@ -170,7 +170,7 @@ class TestRealFaults:
         self, target: Target, kind: Kind, book: ProbeBook, frontend: LiveFrontend
     ) -> None:
         fault = planned(0.05, 0.6, kind=kind)
-        course = Course(fault, [(fault_of(fault, "drill-model"), target)], book.settle)
+        course = Course(fault, [(fault_of(fault, spec.Pool(id="a")), target)], book.settle)
         await play([course], now())
         row = course.row()
         assert (row.proved, row.cleared) == (True, True), (row.proof, row.cleared_proof)
@@ -182,7 +182,7 @@ class TestRealFaults:
 
     async def test_a_run_that_is_given_up_leaves_no_hole(self, target: Target, book: ProbeBook) -> None:
         fault = planned(0.01, 60, kind="black_hole")
-        course = Course(fault, [(fault_of(fault, "drill-model"), target)], book.settle)
+        course = Course(fault, [(fault_of(fault, spec.Pool(id="a")), target)], book.settle)
         playing = asyncio.create_task(play([course], now()))
         await eventually(lambda: course.row().proved)
         playing.cancel()
@@ -193,10 +193,10 @@ class TestRealFaults:
         assert is_free(target.proxy.listen_port)
 
     def test_a_cut_is_made_after_whole_events(self) -> None:
-        fault = fault_of(planned(1, 2, kind="cut"), "some-model")
+        fault = fault_of(planned(1, 2, kind="cut"), spec.Pool(id="a", model="some-model"))
         assert isinstance(fault, Cut)
         assert fault.after_bytes == wire_bytes(2, model="some-model")
-        assert isinstance(fault_of(planned(1, 2), "some-model"), Refused)
+        assert isinstance(fault_of(planned(1, 2), spec.Pool(id="a")), Refused)
 
 
 class TestRemote:

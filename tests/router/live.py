@@ -19,8 +19,10 @@ from router.app import App, running
 from router.clock import LoopClock
 from router.core.config import RouterConfig
 from router.core.topology import Pool
+from router.credentials import Secret
 from router.log import EventLog, LibraryEvents
 from router.settings import Settings, ShellConfig
+from router.tls import PoolTls
 from scenarios.record import Send
 
 CHAT = "/v1/chat/completions"
@@ -61,6 +63,11 @@ class Live:
     @property
     def events(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self._events.getvalue().splitlines()]
+
+    def forget_events(self) -> None:
+        """Begin to collect events anew."""
+        self._events.seek(0)
+        self._events.truncate()
 
     async def ask(self, request_id: str = "r-1", *, path: str = CHAT, **content: object) -> Seen:
         body = json.dumps({"model": "m", "messages": [], **content}).encode()
@@ -109,11 +116,15 @@ async def live(
     pools: tuple[Pool, ...] = (),
     rules: RouterConfig | None = None,
     shell: ShellConfig | None = None,
+    tls: Mapping[str, PoolTls] | None = None,
+    secrets: Mapping[str, Secret] | None = None,
 ) -> AsyncIterator[Live]:
     """Run a router in front of pools a, b, ... of one frontend each; its laws are checked when it ends."""
     named = tuple(Pool.of_urls(name, [url]) for name, url in zip("abcd", urls, strict=False))
     settings = Settings(
         pools=pools or named,
+        tls=tls or {},
+        secrets=secrets or {},
         rules=rules or RouterConfig(connect_timeout_s=0.3, deadline_s=10.0, idle_timeout_s=10.0, patience_s=0.2),
         shell=shell or ShellConfig(drain_timeout_s=5.0, models_timeout_s=1.0),
         admin_port=0,

@@ -127,6 +127,15 @@ async def ok(call: Call) -> None:
         await call.say(head(200, "Content-Type: application/json", f"Content-Length: {len(PLAIN)}") + PLAIN)
 
 
+async def listing(call: Call) -> None:
+    """Answer in the way the request asks for, one for the models included."""
+    if call.head.startswith(b"GET /v1/models "):
+        body = b'{"object": "list", "data": [{"id": "m"}]}'
+        await call.say(head(200, "Content-Type: application/json", f"Content-Length: {len(body)}") + body)
+    else:
+        await ok(call)
+
+
 def status(number: int) -> Behaviour:
     async def behave(call: Call) -> None:
         body = b'{"error": {"message": "said by the pool", "code": "of_the_pool"}}'

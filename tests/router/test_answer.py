@@ -104,7 +104,7 @@ def test_head_and_reason_are_the_pools_bytes() -> None:
     assert head is not None
     assert (head.status, head.reason) == (299, b"Odd \xe9")
     assert head.headers == [(b"X-One", b"caf\xe9"), (b"x-one", b"2"), (b"Content-Length", b"0")]
-    assert (head.value(b"x-one"), head.value(b"x-two")) == (b"caf\xe9", None)
+    assert (head.values("x-one"), head.values("x-two")) == ([b"caf\xe9", b"2"], [])
     assert repr(head) == "<Head 299 3 headers>"
 
 

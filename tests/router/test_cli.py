@@ -221,6 +221,34 @@ async def test_a_stream_that_runs_at_sigterm_ends_whole_unless_a_second_signal_c
     assert [row.outcome for row in rows] == [("answered", "", 200), ("answered", "client_left", 200)]
 
 
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_it_listens_on_ipv6_and_its_admin_port_on_the_loopback_all_the_same(
+    host: str, workers: str, tmp_path: Path
+) -> None:
+    async with RawPool(ok, host="::1") as pool:
+        argv = ["--host", host, "--port", "0", "--admin-port", "0", "--workers", workers, "--pool", f"a={pool.url}"]
+        async with process(*argv, log=tmp_path / "log") as router, aiohttp.ClientSession() as session:
+            line = await ready(router)
+            assert line["url"].startswith("http://[::1]:")
+            assert line["admin_url"].startswith("http://127.0.0.1:")
+            async with session.post(line["url"] + CHAT, data=b'{"model": "m"}') as answer:
+                assert answer.status == 200
+            router.terminate()
+            assert await ended(router) == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_an_ipv6_port_in_use_is_named_as_in_a_url(workers: str, tmp_path: Path) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = str(taken.getsockname()[1])
+        argv = ["--host", "::1", "--port", port, "--workers", workers, "--pool", "a=http://127.0.0.1:1"]
+        async with process(*argv, log=tmp_path / "log") as router:
+            assert await ended(router) == 3
+    said = (tmp_path / "log").read_text()
+    assert said == f"python -m router: cannot listen on [::1]:{port}: it is in use; remedy: another --port\n"
+
+
 @pytest.mark.parametrize("option", ["--port", "--admin-port"])
 async def test_a_port_in_use_is_the_environments_fault(option: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -244,6 +272,8 @@ async def test_a_port_in_use_is_the_environments_fault(option: str, tmp_path: Pa
 def test_an_address_that_cannot_be_listened_on_is_the_hosts_fault(
     host: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert serve([*GIVEN, "--host", host]) == 3
-    told = capsys.readouterr().err
+    for more in ([], ["--workers", "2"]):
+        assert serve([*GIVEN, "--host", host, *more]) == 3
+    first, told = capsys.readouterr().err.splitlines(keepends=True)
+    assert first == told
     assert told == f"pooldrill serve: cannot listen on {host}:0: {said}; remedy: another --host\n"

@@ -148,11 +148,15 @@ async def test_an_answer_cut_short_is_passed_on_to_its_last_byte_and_then_breaks
 
 
 async def test_a_name_that_cannot_be_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def unknown(*_: object, **__: object) -> None:
-        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+    real = socket.getaddrinfo
 
+    def unknown(host: Any, *args: Any, **options: Any) -> Any:
+        if host == "nowhere.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return real(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     async with RawPool(ok) as good, live(tmp_path, "http://nowhere.invalid:80", good.url) as router:
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unknown)
         assert (await router.ask()).status == 200
         await router.settled()
     assert [row.outcome for row in router.rows()] == [("unsent", "name_lookup", None), ("answered", "", 200)]

@@ -105,6 +105,16 @@ async def test_a_name_that_is_unknown_is_unsent_and_fails_over(names: NameServer
         assert [line["cause"] for line in router.events] == ["name_lookup"]
 
 
+async def test_a_name_that_has_moved_is_followed_after_a_failed_connect(names: NameServer, tmp_path: Path) -> None:
+    async with Refusing() as old, RawPool(ok) as new:
+        names.answers[NAME] = lambda: [old]
+        async with live(tmp_path, pools=(named("a"),), rules=RULES) as router:
+            assert (await router.ask()).code == "pool_unreachable"
+            names.answers[NAME] = lambda: [new]
+            assert (await router.ask()).status == 200
+        assert len(new.bodies) == 1
+
+
 async def test_a_pool_at_an_ipv6_address(tmp_path: Path) -> None:
     async with RawPool(ok, host="::1") as pool:
         assert pool.url.startswith("http://[::1]:")

@@ -13,7 +13,7 @@ from router.upstream.kept import Kept
 from router.upstream.origin import Origin
 from tests.router import raw_pool
 from tests.router.live import live
-from tests.router.raw_pool import Call, RawPool, ok
+from tests.router.raw_pool import Call, RawPool, ok, status
 
 PATIENT = RouterConfig(connect_timeout_s=10.0, connect_slow_s=5.0)
 """Connects that are made at the same time may be slow on a busy machine."""
@@ -35,6 +35,15 @@ async def test_reuse_can_be_turned_off(tmp_path: Path) -> None:
                 assert (await router.ask()).status == 200
         assert pool.connections == 2
         assert not any(row.reused for row in router.rows())
+
+
+async def test_a_connection_that_has_said_408_is_not_used_again(tmp_path: Path) -> None:
+    """It may have been said to nobody just before the request came; then the true answer would be the next one's."""
+    async with RawPool(status(408), keep=True) as pool:
+        async with live(tmp_path, pool.url) as router:
+            for _ in range(2):
+                assert (await router.ask()).status == 408
+        assert pool.connections == 2
 
 
 async def test_an_idle_connection_is_not_kept_beyond_its_time(tmp_path: Path) -> None:

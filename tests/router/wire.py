@@ -57,6 +57,12 @@ class Wire:
         async with asyncio.timeout(BOUND_S):
             return await self.reader.read(1) == b""
 
+    async def closed_after_all(self) -> None:
+        """Wait until the router closes the connection, in whatever way and after whatever it says."""
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(BOUND_S):
+                await self.reader.read(-1)
+
     async def _read(self) -> Answer | None:
         head = await self.reader.readline()
         if not head:
@@ -82,6 +88,8 @@ class Wire:
                 await self.reader.readexactly(2)
             await self.reader.readexactly(2)
             return b"".join(pieces)
+        if "content-length" not in headers:  # HTTP/1.0: the end of the connection is the end
+            return await self.reader.read(-1)
         return await self.reader.readexactly(int(headers["content-length"]))
 
 

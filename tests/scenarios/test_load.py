@@ -226,6 +226,23 @@ def test_pools_with_a_queue_or_random_service_are_not_exact(knobs: Data, told: s
     assert told in refusal(data)
 
 
+def test_probes_wait_in_queues_of_the_queue_level_model_alone() -> None:
+    data = valid() | {"exact": False}
+    data["pools"][0] |= {"slots": 4, "probes_queue": True}
+    assert "pools[0].probes_queue: is modelled only with layers" in refusal(data)
+
+
+@pytest.mark.parametrize("kind", ["capacity_loss", "slow_down"])
+def test_a_pool_without_slots_cannot_lose_any_nor_slow_down(kind: str) -> None:
+    data = valid() | {"exact": False}
+    knob = {"capacity_loss": {"share": 0.5}, "slow_down": {"factor": 2.0}}[kind]
+    data["faults"] = [{"kind": kind, "pool": "east", "inject_s": 1.4, "clear_s": 3.0, **knob}]
+    data["expect"] = {"answers": {"200": [1, 99]}}
+    assert f"faults[0].kind: {kind} means nothing without slots; remedy: give east slots" in refusal(data)
+    data["pools"][0]["slots"] = 4
+    assert parse(document(data), FILE).faults[0].kind == kind
+
+
 def test_what_makes_exactness_impossible_is_said_before_what_could_be_mended_elsewhere() -> None:
     """The load runs through both edges of a fault, and its SDK may send again: the load has to change anyway."""
     data = valid()

@@ -217,6 +217,12 @@ def test_a_budget_for_each_client_sees_a_part_of_the_load() -> None:
     assert "(10 budgets)" in finding.what
 
 
+def test_a_hundred_clients_of_a_preset_have_a_hundred_budgets() -> None:
+    one, hundred = (of_presets(["finagle"], rate_rps=1000.0, clients=clients) for clients in (1, 100))
+    assert figures_of(one).entries_mean_max == pytest.approx(1.21)
+    assert figures_of(hundred).entries_mean_max == pytest.approx(2.2), "each sees 10 calls a second"
+
+
 def test_one_pool_lost() -> None:
     assert "one_pool_lost" not in found(replace(sound(), rate_rps=89))
     assert found(replace(sound(), rate_rps=95))["one_pool_lost"].severity == "warning"
@@ -307,6 +313,8 @@ def test_json_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
         (["--preset", "sre", "--rate", "0"], "--rate: '0' is not a positive number; remedy: "),
         (["--preset", "sre", "--rate", "inf"], "--rate: 'inf' is not a positive number; remedy: "),
         (["--preset", "sre", "--pools", "17"], "--pools: '17' is not a whole number from 1 to 16; remedy: "),
+        (["--preset", "sre", "--clients", "0"], "--clients: '0' is not a whole number from 1 to 100000; remedy: "),
+        (["refused", "--clients", "2"], "--clients is for presets; remedy: "),
         (["refused", "--pools", "2"], "--pools is for presets; remedy: "),
         (["refusd"], "refusd: no scenario of this name; remedy: did you mean refused?"),
     ],

@@ -364,3 +364,16 @@ def test_impossible_changes_are_refused() -> None:
     with pytest.raises(ValueError, match="a speed of -1"):
         server.set_speed(-1.0, 0.0)
     assert repr(server) == "<PoolServer 0 of 1 running, 0 waiting, next inf>"
+
+
+def test_a_server_of_any_number_of_slots_can_slow_down() -> None:
+    server = PoolServer(slots=10**12)
+    jobs = [Job(1.0, prefill_s=0.5) for _ in range(3)]
+    server.offer(jobs[0], 0.0)
+    server.set_speed(0.5, 0.0)
+    for job in jobs[1:]:
+        server.offer(job, 1.0)
+    while server.running:
+        server.advance(server.next_s)
+    assert [job.end_s for job in jobs] == pytest.approx([2.0, 3.0, 3.0])
+    assert [job.first_token_s for job in jobs] == pytest.approx([1.0, 2.0, 2.0])

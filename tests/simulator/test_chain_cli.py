@@ -74,6 +74,14 @@ def test_replications_are_told_with_their_intervals(
     assert max(map(len, lines)) <= WIDTH_MAX
 
 
+def test_what_the_warm_up_leaves_out_is_told(
+    scenario: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenario.write_text(TEXT.replace("duration_s = 60.0", "duration_s = 60.0\nwarm_up_s = 4.0"))
+    assert simulate([str(scenario), "--out", str(tmp_path)]) == 0
+    assert "operations are warm-up and left out." in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

@@ -78,3 +78,13 @@ def test_runs_of_one_class_are_compared_with_their_control_arms_pair_by_pair() -
 def test_a_run_without_a_fault_has_no_class() -> None:
     scenario = chain(Layer(name="sdk"), operations=100)
     assert replicate(scenario, 0).run_class == UNCLASSED
+
+
+def test_what_ended_too_early_and_what_is_still_wide_is_said() -> None:
+    early = [of("degraded", n, 0.9) for n in range(9)] + [of(UNCLASSED, 9, 0.5)]
+    told = list(replications_lines(early))
+    assert told[0].startswith("P(collapse): 0 of 9 runs, ")
+    assert told[1].startswith("1 ended too early to be told apart, and not counted")
+    assert not list(replications_lines([Replication(0, UNCLASSED, "", {"goodput": 1.0})])), "no fault, no collapse"
+    wide = [of("degraded", n, 0.5 + 0.5 * (-1) ** n) for n in range(REPLICATIONS_MAX)]
+    assert next(iter(replications_lines(wide))) == "The intervals are still wider than 5 % after 200 runs."

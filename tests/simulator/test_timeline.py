@@ -6,6 +6,7 @@ from pathlib import Path
 import simpy
 
 from scenarios.plan import Planned
+from scenarios.spec import Pool
 from simulator import faults
 from simulator.network import Door
 from simulator.run import run
@@ -18,7 +19,7 @@ def test_faults_go_before_faults_come_before_operations_arrive() -> None:
     env = simpy.Environment()
     doors = {pool: Door(env, Timers(env)) for pool in "ab"}
     planned = (fault("refused", "b", at=(2.0, 3.0)), fault("black_hole", "a", at=(1.0, 2.0)))
-    made = [faults.build(one, [doors[one.pool]], [], lambda: env.now) for one in planned]
+    made = [faults.build(one, Pool(id=one.pool), [doors[one.pool]], [], lambda: env.now) for one in planned]
     seen: list[tuple[float, str, str]] = []
 
     def arrive(operation: Planned) -> None:
@@ -45,7 +46,7 @@ def blocked_on_arrival(times: list[float], edges: tuple[float, float]) -> list[b
     """Let operations arrive at a door that is blocked between two moments; returns which of them find it blocked."""
     env = simpy.Environment()
     door = Door(env, Timers(env))
-    wall = faults.build(fault("refused", at=edges), [door], [], lambda: env.now)
+    wall = faults.build(fault("refused", at=edges), Pool(id="a"), [door], [], lambda: env.now)
     found: list[bool] = []
     arrivals = [Planned(0, turn, t_s) for turn, t_s in enumerate(times)]
     schedule(env, [wall], arrivals, lambda _: found.append(door.obstacle is not None))

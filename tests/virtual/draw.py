@@ -37,13 +37,14 @@ def world_of(seed: int) -> World:
     rng = stream(seed, "world")
     pools = tuple(_pools(rng))
     frontends = [frontend.name for pool in pools for frontend in pool.frontends]
+    latency_s = rng.choice((0.0001, 0.0005, 0.002, 0.01))
     return World(
         seed=seed,
         pools=pools,
         rules=_rules(rng, pools),
         shell=_shell(rng, seed),
-        events=tuple(sorted(_events(rng, pools, frontends), key=lambda event: event.at_s)),
-        latency_s=rng.choice((0.0001, 0.0005, 0.002, 0.01)),
+        events=tuple(sorted(_events(rng, pools, frontends, latency_s), key=lambda event: event.at_s)),
+        latency_s=latency_s,
         buffer_bytes=rng.choice((1_000, 16_000, 64_000, 256_000)),
         tick_s=rng.choice((0.0, 0.0, 0.00005, 0.001)),
         mixes=rng.random() < 0.5,
@@ -98,10 +99,10 @@ def _shell(rng: random.Random, seed: int) -> ShellConfig:
     )
 
 
-def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str]) -> Iterator[Event]:
+def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str], latency_s: float) -> Iterator[Event]:
     span_s = rng.choice((0.05, 0.5, SPAN_S))
     for number in range(rng.randint(3, 12)):
-        yield _ask(rng, number, span_s)
+        yield _ask(rng, number, span_s, latency_s)
     for _ in range(rng.choice((0, 1, 2, 4, 6))):
         yield _trouble(rng, frontends, span_s)
     for _ in range(rng.choice((0, 0, 1, 3))):
@@ -113,13 +114,14 @@ def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str]) -
         yield Signal(at_s=rng.uniform(0, span_s * 1.2), again_s=rng.choice((None, None, 0.0, 0.1)))
 
 
-def _ask(rng: random.Random, number: int, span_s: float) -> Ask:
+def _ask(rng: random.Random, number: int, span_s: float, latency_s: float) -> Ask:
+    answer = _answer(rng)
     large = rng.random() < 0.15
     return Ask(
         at_s=rng.choice((0.0, rng.uniform(0, span_s), rng.uniform(0, span_s))),
         name=f"r{number}",
         lane=number if rng.random() < 0.6 else rng.randrange(3),
-        answer=_answer(rng),
+        answer=answer,
         body_bytes=rng.choice((30_000, 120_000)) if large else rng.choice((60, 900)),
         model=rng.choice(("m", "m", "m", "m", "m", "n", "other")),
         session=rng.choice((None, None, "s1", "s2")),
@@ -127,9 +129,16 @@ def _ask(rng: random.Random, number: int, span_s: float) -> Ask:
         upload_pieces=rng.choice((1, 1, 1, 3)),
         upload_pause_s=rng.choice((0.0, 0.01, 0.3)),
         expects=rng.random() < 0.1,
-        leaves_s=_moment(rng) if rng.random() < 0.25 else None,
+        leaves_s=_departure(rng, answer, latency_s) if rng.random() < 0.25 else None,
         read_pause_s=rng.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.01, 0.1, 1.0)),
     )
+
+
+def _departure(rng: random.Random, answer: Answer, latency_s: float) -> float:
+    """Return when a client leaves: at some moment, or about when its answer comes to the router."""
+    if rng.random() < 0.5:
+        return _moment(rng)
+    return max(0.0, answer.think_s + rng.randint(2, 6) * latency_s + rng.uniform(-0.001, 0.003))
 
 
 def _moment(rng: random.Random) -> float:

@@ -30,7 +30,6 @@ class Served:
         "head_s",
         "name",
         "pool",
-        "spoiled",
     )  # fmt: skip
 
     def __init__(
@@ -53,8 +52,6 @@ class Served:
         """The whole answer was written."""
         self.broke: Break | None = None
         """How the pool stopped in the middle of its answer."""
-        self.spoiled = False
-        """Something that was said unasked may be taken for the answer: it was under way when the request came."""
 
     @property
     def arrived_bytes(self) -> int:
@@ -118,7 +115,6 @@ class Frontend:
         """Say something on the connections on which nothing is under way."""
         for connection in list(self.connections):
             if connection.idle:
-                connection.has_said_unasked = True
                 connection.write(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 
 
@@ -139,7 +135,6 @@ class PoolConnection(asyncio.Protocol):
         self._paused = False
         self._waiting = False
         self._began = False
-        self.has_said_unasked = False
 
     # ---- asyncio's side
 
@@ -243,7 +238,6 @@ class PoolConnection(asyncio.Protocol):
             connection=self._connection,
             now_s=self._loop.time(),
         )
-        self._served.spoiled = self.has_said_unasked
         front.served.append(self._served)
         if ask.answer.early:
             self._begin(ask)

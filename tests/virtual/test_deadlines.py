@@ -10,7 +10,7 @@ import pytest
 from router.core.config import RouterConfig
 from router.settings import ShellConfig
 from router.upstream.connection import UPLOAD_LOOKS
-from tests.router import test_faults, test_streams
+from tests.router import test_faults, test_intake, test_streams
 from tests.virtual.clients import Heard
 from tests.virtual.laws import broken_laws
 from tests.virtual.plan import Answer, Ask, Break, Event, Kind, Trouble, What, World, pool_of
@@ -19,6 +19,7 @@ from tests.virtual.rows import rows_of
 
 globals().update(rows_of(test_faults, but=("test_a_name_that_cannot_be_looked_up",)))
 globals().update(rows_of(test_streams))
+globals().update(rows_of(test_intake))
 
 LATENCY_S = 0.001
 WITHIN_S = 0.1

@@ -6,15 +6,15 @@ What the worlds do not catch here they would not catch in a real fault either.
 from collections.abc import Callable
 
 import pytest
+from aiohttp import web
 
 from router.body import BodySlot
+from router.core.bounds import NEVER, Bounds, Phase
 from router.core.delivery import Cause
 from router.core.effects import Send
 from router.core.policy import Policy
 from router.core.roster import Roster
 from router.core.topology import Catalog
-from router.streaming import Passage
-from router.upstream.bounds import NEVER, Bounds, Phase
 from tests.mutants import second_choice_same_pool, slot_always_full
 from tests.virtual.draw import world_of
 from tests.virtual.shorten import breaches_of, report, shortest
@@ -49,7 +49,11 @@ def a_departure_keeps_its_lease(patch: Patch) -> None:
 
 
 def a_broken_answer_ends_cleanly(patch: Patch) -> None:
-    patch.setattr(Passage, "_is_whole", lambda _: True)
+    def as_if_it_were_whole(request: web.BaseRequest, _: web.StreamResponse) -> None:
+        assert request.transport is not None
+        request.transport.write(b"0\r\n\r\n")
+
+    patch.setattr("router.chat.break_off", as_if_it_were_whole)
 
 
 def a_new_list_of_pools_forgets_what_is_under_way(patch: Patch) -> None:
