@@ -120,11 +120,10 @@ class Sends:
 
     def add(self, attempt: Attempt, job: int, t_work_s: float, t_first_s: float, t_done_s: float) -> None:
         """Write an attempt down that is over for its caller and for its pool."""
-        call = attempt.parent
         self.add_row(
             (
-                call.operation.index,
-                call.turn,
+                attempt.index,
+                attempt.parent.turn,
                 attempt.number,
                 attempt.frontend.index,
                 attempt.t_start_s,

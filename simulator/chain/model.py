@@ -1,6 +1,5 @@
 """The cast of the queue-level model, put together on one clock: users, layers, pools, faults."""
 
-import hashlib
 import itertools
 from collections.abc import Mapping
 from typing import Final
@@ -16,7 +15,7 @@ from simulator.chain.columns import Sends
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
 from simulator.chain.gateway import Gateway
-from simulator.chain.layer import GenericLayer
+from simulator.chain.layer import GenericLayer, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.users import Users, arrivals_of
 from simulator.chain.work import Units, draw_of
@@ -80,11 +79,11 @@ class Model:
 
     def _join(self, seed: int) -> None:
         """Tell every layer who is above and who below."""
-        self.layers[0].above = self.users
+        self.layers[0].above, self.layers[0].told_by_above = self.users, Told()
         for upper, lower in itertools.pairwise(self.layers):
             assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
             upper.below, lower.above = lower, upper
-            lower.carried_s = upper.tells_s
+            lower.told_by_above = upper.tells
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
             background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
@@ -102,6 +101,6 @@ class Model:
 
     def run(self) -> None:
         """Run until all has ended, or to the scenario's horizon."""
-        self.clockwork.run(self.scenario.horizon_s)
+        self.clockwork.run_out(self.scenario.horizon_s)
         for frontend in self.frontends:
             frontend.write_open()

@@ -106,11 +106,14 @@ class Users:
                 child = child.child
             if child is not None:
                 rows.t_first_s[index] = child.first_token_s
+        # Without their cycles operation and attempts are freed at once, and the collector of cycles has nothing to do.
+        operation.child = None
+        del operation.operation
 
     def late(self, attempt: Attempt) -> None:
         """Take the answer to an attempt that was given up: whoever still waits for the operation has it now."""
-        operation = attempt.operation
-        if not operation.live:
+        operation: Operation | None = getattr(attempt.parent, "operation", None)
+        if operation is None or not operation.live:
             return
         operation.live = False
         self._chain.leave_child(operation, self._clockwork.now)
