@@ -105,8 +105,8 @@ OUTSIDE, INSIDE, CLOSED = range(3)
 class Attempt(Job):
     """One send to a pool: the router's send, the pool's job and the row of the record in one.
 
-    `index` is its operation's. `end`, `status` and `t_end_s` are set when it is over for its caller, `cut_after` where
-    its stream will be cut, `send` by a router.
+    `index` is its operation's; `status` that of the answer, once its head is there. `end` and `t_end_s` are set when it
+    is over for its caller, `cut_after` where its stream will be cut, `send` by a router.
     """
 
     __slots__ = (
@@ -127,7 +127,6 @@ class Attempt(Job):
     cut_after: int
     end: int
     send: "Send"
-    status: int
     t_end_s: float
 
     def __init__(
@@ -147,6 +146,7 @@ class Attempt(Job):
         self.number = number
         self.t_start_s = t_start_s
         self.live = True
+        self.status = 0
         self.where = OUTSIDE
 
     def phase(self, now_s: float) -> int:

@@ -31,6 +31,7 @@ from simulator.chain.gate import PoolFrontends
 from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.results import (
+    CODES,
     CONNECT_END,
     LEFT_END,
     LOST,
@@ -243,6 +244,7 @@ class Gateway:
         if attempt.first_token_s > self._clockwork.now:  # the pool was slowed down meanwhile
             self._begun(attempt)
         elif attempt.send.outcome is None:
+            attempt.status = 200
             self._policy(attempt.parent).observe(attempt.send, _GOOD)
 
     # ---- steps
@@ -304,7 +306,6 @@ class Gateway:
     def _leave(self, attempt: Attempt, now_s: float, end: int) -> None:
         attempt.live = False
         attempt.end = end
-        attempt.status = 0
         attempt.t_end_s = now_s
         attempt.frontend.leave(attempt, now_s)
 
@@ -344,13 +345,14 @@ class Gateway:
             status=STATUS[code],
             retry_after_s=None if wait_s is None else float(retry_after(wait_s)),
             veto=forbidden or not self._left(call),
+            code=CODES.index(code),
         )
         self._finish(call, result)
 
     def _finish(self, call: Call, result: Result) -> None:
         call.live = False
         if self.place:
-            self.calls.add(call, self._clockwork.now, result.end, result.status)
+            self.calls.add(call, self._clockwork.now, result.end, result.status, result.code)
         self.above.ended(call, result)
 
     def _policy(self, call: Call) -> Policy:

@@ -204,7 +204,7 @@ class GenericLayer:
             result = result.vetoed()
         told = result if self.spec.in_process else as_gateway(result)
         if self.place:
-            self.calls.add(call, self._clockwork.now, told.end, told.status)
+            self.calls.add(call, self._clockwork.now, told.end, told.status, told.code)
         self.above.ended(call, told)
 
     # ---- inside

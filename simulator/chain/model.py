@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Mapping
 from typing import Final
 
+from router.core.tally import Tally
 from scenarios.layers import Layer
 from scenarios.spec import Pool, Scenario
 from scenarios.statistics import replication_seed
@@ -98,6 +99,11 @@ class Model:
     def ids(self) -> list[str]:
         """Return the ids of the operations, in order of arrival."""
         return [f"op-{load}-{turn}" for load, turn in zip(self.arriving.load, self.arriving.turn, strict=True)]
+
+    def tallies(self) -> list[Tally]:
+        """Return what the instances of the router have counted; empty: no layer is one."""
+        innermost = self.layers[-1]
+        return [policy.tally for policy in innermost.policies] if isinstance(innermost, Gateway) else []
 
     def run(self) -> None:
         """Run until all has ended, or to the scenario's horizon."""

@@ -180,7 +180,7 @@ class Frontend:
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
             return
-        attempt.live, attempt.end, attempt.status, attempt.t_end_s = False, LOST.end, 0, now_s
+        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
         self.leave(attempt, now_s)
         self.told(attempt, LOST)
 
@@ -351,7 +351,7 @@ class Frontend:
             if not isinstance(job, Attempt):
                 continue
             if job.live:
-                job.end, job.status, job.t_end_s = OPEN_END, 0, nan
+                job.end, job.t_end_s = OPEN_END, nan
             state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
             started = job.state is RUNNING
             first = started and job.first_token_s <= self._clockwork.now

@@ -99,6 +99,8 @@ class Users:
         rows.t_end_s[index] = self._clockwork.now
         rows.end[index] = result.end
         rows.status[index] = result.status
+        if result.code:
+            rows.code[index] = result.code
         self.live -= 1
         if result.end == OK_END:
             child: Call | Attempt | None = operation.child
