@@ -100,7 +100,8 @@ class Intake:
                 self._grown(hold, len(body))
                 return body
             if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
-                await request.writer.write(_CONTINUE)
+                with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
+                    await request.writer.write(_CONTINUE)
                 request.writer.output_size = 0  # the answer proper has not begun
             return await self._pieces(request, hold, (until_s, f"within the deadline of {deadline_s:g} s"))
         except BodyBroken:
