@@ -138,7 +138,7 @@ def _parser(prog: str, *, with_help: bool) -> argparse.ArgumentParser:
 
 def _host(text: str) -> str:
     if not text.strip():  # asyncio would take it for every address of the machine
-        raise argparse.ArgumentTypeError("is empty; give an address or a name (all of IPv4 is 0.0.0.0, all of IPv6 is ::)")
+        raise argparse.ArgumentTypeError("is empty; give an address or a name, 0.0.0.0 for all, :: for all of IPv6")
     if text.startswith("[") and text.endswith("]"):  # as it stands in a URL
         return text[1:-1]
     return text

@@ -9,6 +9,7 @@ Laws
 """
 
 import asyncio
+import errno
 import ipaddress
 import socket
 import threading
@@ -57,13 +58,23 @@ class Dialer:
         key = host, port
         looking = self._looking.get(key)
         if looking is None:
-            looking = self._looking[key] = self._loop.create_future()
-            looking.add_done_callback(lambda _: self._looking.pop(key))
-            threading.Thread(target=_ask, args=(host, port, looking, self._loop), daemon=True).start()
+            looking = self._begin(key)
         found = await asyncio.shield(looking)  # whoever gives up leaves it to the others
-        if isinstance(found, Exception):
-            raise socket.gaierror(socket.EAI_NONAME, f"{host}: {found}") from found
-        return found
+        if isinstance(found, list):
+            return found
+        if isinstance(found, OSError) and not isinstance(found, socket.gaierror):  # no descriptor, for example
+            raise OSError(found.errno, found.strerror) from found
+        raise socket.gaierror(socket.EAI_NONAME, f"{host}: {found}") from found
+
+    def _begin(self, key: tuple[str, int]) -> "asyncio.Future[_Found]":
+        looking: asyncio.Future[_Found] = self._loop.create_future()
+        try:
+            threading.Thread(target=_ask, args=(*key, looking, self._loop), daemon=True).start()
+        except RuntimeError as error:
+            raise OSError(errno.ENOMEM, str(error)) from None
+        self._looking[key] = looking
+        looking.add_done_callback(lambda _: self._looking.pop(key))
+        return looking
 
 
 def address_of(url: str) -> tuple[str, int]:

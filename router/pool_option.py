@@ -73,19 +73,26 @@ def parse_pools(texts: list[str], environ: Mapping[str, str]) -> tuple[PoolOptio
     """Read all pools of a router. Raises PoolOptionError in one line."""
     options = tuple(parse_pool(text, environ) for text in texts)
     pools = [option.pool for option in options]
-    pool_of_url: dict[str, str] = {}
+    pool_of: dict[tuple[object, ...], str] = {}
     for pool in pools:
         if sum(other.name == pool.name for other in pools) > 1:
             raise PoolOptionError(f"pool {pool.name} is given twice; remedy: list all its URLs in one --pool")
         for frontend in pool.frontends:
             # A failover goes to another pool because that is another machine.
-            if frontend.url in pool_of_url:
+            server = _server(frontend.url)
+            if server in pool_of:
                 raise PoolOptionError(
-                    f"{frontend.url} is given twice, in pools {pool_of_url[frontend.url]} and {pool.name};"
+                    f"{frontend.url} is given twice, in pools {pool_of[server]} and {pool.name};"
                     " remedy: give every server once, with ;model=m,m2 if it has several models"
                 )
-            pool_of_url[frontend.url] = pool.name
+            pool_of[server] = pool.name
     return options
+
+
+def _server(url: str) -> tuple[object, ...]:
+    """Return what two ways to write one URL have in common."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), parts.path
 
 
 def _terms(name: str, options: list[str]) -> _Terms:

@@ -97,6 +97,8 @@ class Passage:
         connection = self._connection
         if self._transport.is_closing():
             raise ClientLeft("the client closed the connection")
+        if not self.out.framed:
+            self._ends_by(reset=True)
         held = connection.pass_to(self)
         self._request.writer.output_size += 1  # by this aiohttp's server is told that an answer has begun
         self._transport.write(self._head(own, defaults) + self._noted(held, last=connection.whole))
@@ -114,9 +116,22 @@ class Passage:
             return end_of(self.lost[0])
         if self._chunked and not connection.whole:
             self._transport.write(_LAST_CHUNK)
+        if not self.out.framed:
+            self._transport.set_write_buffer_limits(high=0)  # its end may be a clean one once all has gone
         while self._protocol.writing_paused:
             await self._wait_for_client()
+        if not self.out.framed:
+            self._ends_by(reset=False)
         return End.COMPLETE
+
+    def _ends_by(self, *, reset: bool) -> None:
+        """Say how the client's connection ends from now on, whoever ends it.
+
+        For HTTP/1.0 the end of the connection is a clean end of the answer; only a reset can be told from it.
+        """
+        peer = self._transport.get_extra_info("socket")
+        if peer is not None:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", reset, 0))
 
     def take(self, data: bytes, *, last: bool) -> bool:
         """Write a piece to the client; True: it is behind, or gone."""
@@ -197,10 +212,6 @@ def break_off(request: web.BaseRequest, out: PassedOn) -> None:
     out.force_close()
     if transport is None:
         return
-    peer = transport.get_extra_info("socket")
-    if not out.framed and peer is not None:
-        # For HTTP/1.0 the end of the connection is a clean end; only a reset can be told from it.
-        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     request.protocol.force_close()
     if transport.get_write_buffer_size():
         asyncio.get_running_loop().call_later(FLUSH_MAX_S, _give_up, transport)

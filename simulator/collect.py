@@ -5,6 +5,7 @@ name, all others in the order in which they happened. Times are rounded to the n
 dust.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
@@ -33,7 +34,7 @@ def collect(
     sends = sorted(journal.sends, key=lambda row: (row.t_start, row.request_id, row.attempt))
     end_s = max([scenario.duration_s, *(row.t_end for row in operations)])
     samples = (Sample(kind="in_flight", source=pool, value=float(n), t=end_s) for pool, n in policy.in_flight().items())
-    metrics = sorted(_metrics(policy.tally), key=lambda metric: (metric.name, sorted(metric.labels.items())))
+    metrics = metrics_of([policy.tally])
     rows: list[Row] = [*operations, *requests, *sends, *journal.pool_events, *faults, *samples]
     return Record(meta_of(scenario), [*map(_rounded, rows), *metrics])
 
@@ -63,13 +64,23 @@ def _rounded(row: Row) -> Row:
     return msgspec.structs.replace(row, **rounded)
 
 
-def _metrics(tally: Tally) -> Iterator[Metric]:
-    """Yield the router's counters under the names and labels of its metrics."""
+def metrics_of(tallies: Iterable[Tally]) -> list[Metric]:
+    """Return the counters of all routers together, under the names and labels of their metrics, by name."""
+    sums: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
+    for tally in tallies:
+        for name, labels, count in _counts(tally):
+            sums[name, labels] += count
+    return [
+        Metric(name=name, labels=dict(labels), value=float(count)) for (name, labels), count in sorted(sums.items())
+    ]
+
+
+def _counts(tally: Tally) -> Iterator[tuple[str, tuple[tuple[str, str], ...], int]]:
     for (pool, outcome), count in tally.sends.items():
-        yield Metric(name="requests_total", labels={"pool": pool, "outcome": outcome}, value=float(count))
+        yield "requests_total", (("outcome", outcome), ("pool", pool)), count
     for (code, sends), count in tally.client_requests.items():
-        yield Metric(name="client_requests_total", labels={"code": code, "sends": str(sends)}, value=float(count))
+        yield "client_requests_total", (("code", code), ("sends", str(sends))), count
     for (first, second), count in tally.failovers.items():
-        yield Metric(name="failovers_total", labels={"from": first, "to": second}, value=float(count))
+        yield "failovers_total", (("from", first), ("to", second)), count
     for reason, count in tally.failovers_refused.items():
-        yield Metric(name="failovers_refused_total", labels={"reason": str(reason)}, value=float(count))
+        yield "failovers_refused_total", (("reason", str(reason)),), count

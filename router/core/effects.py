@@ -82,7 +82,7 @@ class Send:
     @property
     def hang(self) -> Verdict:
         """What a connect that timed out says of the frontend: little if others came through, nothing if hurried."""
-        return Verdict.BAD if self._hang is Verdict.HANGS and self.lease.overtaken else self._hang
+        return Verdict.BAD if self.lease.overtaken and self._hang is Verdict.HANGS else self._hang
 
     def __repr__(self) -> str:
         return f"Send({self.lease.frontend.name} #{self.attempt})"

@@ -58,7 +58,7 @@ class Call:
 
 
 class Operation(Call):
-    """What a user's program asked for: the call of the outermost layer.
+    """What a user's program asked for: the call of the outermost layer, and as such its own operation until it ends.
 
     `unit` is the draw that its first send's service time is made of; `spent` counts re-sends of the whole chain;
     `turns` the calls of each layer but the outermost.
@@ -105,14 +105,15 @@ OUTSIDE, INSIDE, CLOSED = range(3)
 class Attempt(Job):
     """One send to a pool: the router's send, the pool's job and the row of the record in one.
 
-    `end`, `status` and `t_end_s` are set when it is over for its caller, `cut_after` where its stream will be cut,
-    `send` by a router.
+    `index` is its operation's; `status` that of the answer, once its head is there. `end` and `t_end_s` are set when it
+    is over for its caller, `cut_after` where its stream will be cut, `send` by a router.
     """
 
     __slots__ = (
         "cut_after",
         "end",
         "frontend",
+        "index",
         "live",
         "number",
         "parent",
@@ -126,7 +127,6 @@ class Attempt(Job):
     cut_after: int
     end: int
     send: "Send"
-    status: int
     t_end_s: float
 
     def __init__(
@@ -141,16 +141,13 @@ class Attempt(Job):
         self.prefill_s, self.work_s, self.tokens = work
         self.state = NEW
         self.parent = parent
+        self.index = parent.operation.index
         self.frontend = frontend
         self.number = number
         self.t_start_s = t_start_s
         self.live = True
+        self.status = 0
         self.where = OUTSIDE
-
-    @property
-    def operation(self) -> Operation:
-        """Whose it is."""
-        return self.parent.operation
 
     def phase(self, now_s: float) -> int:
         """Return how far it is."""

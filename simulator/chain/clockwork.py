@@ -13,6 +13,8 @@ from typing import Any, Final, Protocol
 
 import simpy
 
+from simulator.clock import WALL_START_S
+
 SWEEP_MIN: Final = 64
 """Below so many entries nothing is swept: it would cost more than it frees."""
 
@@ -24,6 +26,12 @@ class Live(Protocol):
     """Whatever may be waited for: `live` as long as somebody does."""
 
     live: bool
+
+
+class Begun(Live, Protocol):
+    """What knows when it began."""
+
+    t_start_s: float
 
 
 class Wake:
@@ -66,6 +74,14 @@ class Clockwork(simpy.Environment):
         super().__init__()
         self.news = News(self)
 
+    def monotonic(self) -> float:
+        """Return the time as decisions ask for it: it is their clock too."""
+        return self._now
+
+    def wall(self) -> float:
+        """Return seconds since the Unix epoch, at a fixed moment of which every run starts."""
+        return WALL_START_S + self._now
+
     def step(self) -> None:
         """Do what is due next: events of simpy as simpy does, calls by calling."""
         queue: list[Any] = self._queue
@@ -74,6 +90,18 @@ class Clockwork(simpy.Environment):
             wake.callback(wake)
         else:
             super().step()
+
+    def run_out(self, until_s: float | None = None) -> None:
+        """Do what `run` does, without a call for each event: all that is due, or all that is due before a time."""
+        queue: list[Any] = self._queue
+        while queue and (until_s is None or queue[0][0] < until_s):
+            if queue[0][3].__class__ is Wake:
+                self._now, _, _, wake = heappop(queue)
+                wake.callback(wake)
+            else:
+                super().step()
+        if until_s is not None and self._now < until_s:
+            self._now = until_s
 
     def at(self, when_s: float, callback: Callable[[Wake], None]) -> Wake:
         """Call back at a time that is not past; a delay from now could miss it by a hair."""
@@ -96,7 +124,10 @@ class Clockwork(simpy.Environment):
 
 
 class FifoTimers:
-    """Bounds of one length: who begins first is due first. `fire` is called with what is still live then."""
+    """Bounds of one length on what begins in the moment it is added: who begins first is due first.
+
+    `fire` is called with what is still live then. What is bounded tells itself when it began (`t_start_s`).
+    """
 
     __slots__ = ("_armed", "_clockwork", "_entries", "_fire", "_length_s", "_ring_", "_sweep_at")
 
@@ -104,31 +135,33 @@ class FifoTimers:
         self._clockwork = clockwork
         self._length_s = length_s
         self._fire = fire
-        self._entries: deque[tuple[float, Live]] = deque()
+        self._entries: deque[Begun] = deque()
         self._armed = False
         self._sweep_at = SWEEP_MIN
         self._ring_ = self._ring
 
-    def add(self, item: Live, now_s: float) -> None:
+    def add(self, item: Begun) -> None:
         """Bound something that begins now."""
-        due_s = now_s + self._length_s
-        self._entries.append((due_s, item))
+        entries = self._entries
+        entries.append(item)
         if not self._armed:
             self._armed = True
-            self._clockwork.at(due_s, self._ring_)
-        elif len(self._entries) >= self._sweep_at:
-            self._entries = deque(entry for entry in self._entries if entry[1].live)
+            self._clockwork.at(item.t_start_s + self._length_s, self._ring_)
+        elif len(entries) >= self._sweep_at:
+            self._entries = deque(entry for entry in entries if entry.live)
             self._sweep_at = max(SWEEP_MIN, 2 * len(self._entries))
 
     def _ring(self, _: object) -> None:
-        now_s = self._clockwork.now
-        while self._entries and (not self._entries[0][1].live or self._entries[0][0] <= now_s):
-            _, item = self._entries.popleft()
+        now_s, length_s = self._clockwork.now, self._length_s
+        while self._entries:
+            item = self._entries[0]
+            if item.live and item.t_start_s + length_s > now_s:
+                self._clockwork.at(item.t_start_s + length_s, self._ring_)
+                return
+            self._entries.popleft()
             if item.live:
                 self._fire(item)  # which may add entries, and so sweep
-        self._armed = bool(self._entries)
-        if self._armed:
-            self._clockwork.at(self._entries[0][0], self._ring_)
+        self._armed = False
 
     def __len__(self) -> int:
         """Entries held, dead ones included."""

@@ -33,6 +33,7 @@ class Operations:
         self.t_first_s = blank * count
         self.end = array("b", [OPEN_END]) * count
         self.status = array("h", [0]) * count
+        self.code = array("b", [0]) * count
         self.session = array("i", [-1]) * count
 
     def columns(self, t_start_s: Sequence[float], load: Sequence[int], arrived: int) -> Columns:
@@ -73,15 +74,16 @@ class Calls:
         "t_end_s": "f8",
         "end": "i1",
         "status": "i2",
+        "code": "i1",
     }
 
     def __init__(self) -> None:
         self._rows = Rows(self._TYPES)
         self._add = self._rows.add
 
-    def add(self, call: Call, t_end_s: float, end: int, status: int) -> None:
+    def add(self, call: Call, t_end_s: float, end: int, status: int, code: int = 0) -> None:
         """Write a call down that is over. `turn` counts the attempts of this layer within the operation, from 1."""
-        self._add((call.operation.index, call.turn, call.number, call.t_start_s, t_end_s, end, status))
+        self._add((call.operation.index, call.turn, call.number, call.t_start_s, t_end_s, end, status, code))
 
     def columns(self) -> Columns:
         """Return the table, by begin."""
@@ -120,11 +122,10 @@ class Sends:
 
     def add(self, attempt: Attempt, job: int, t_work_s: float, t_first_s: float, t_done_s: float) -> None:
         """Write an attempt down that is over for its caller and for its pool."""
-        call = attempt.parent
         self.add_row(
             (
-                call.operation.index,
-                call.turn,
+                attempt.index,
+                attempt.parent.turn,
                 attempt.number,
                 attempt.frontend.index,
                 attempt.t_start_s,

@@ -64,7 +64,6 @@ class Gate:
         """Leave a send; what becomes of its work is the pool's rule."""
         attempt.live = False
         attempt.end = end
-        attempt.status = 0
         attempt.t_end_s = now_s
         attempt.frontend.leave(attempt, now_s)
 

@@ -8,7 +8,6 @@ that methods and generator are one rule.
 import random
 from collections.abc import Mapping
 from functools import partial
-from math import inf
 from typing import Any, Final
 
 import msgspec
@@ -29,9 +28,10 @@ from simulator.chain.calls import OUTSIDE, TELLING, Attempt, Call
 from simulator.chain.clockwork import Clockwork, FifoTimers, Timers
 from simulator.chain.columns import Calls
 from simulator.chain.gate import PoolFrontends
-from simulator.chain.layer import Above, carried_until_s
+from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.results import (
+    CODES,
     CONNECT_END,
     LEFT_END,
     LOST,
@@ -42,7 +42,6 @@ from simulator.chain.results import (
     Result,
 )
 from simulator.chain.work import Draw
-from simulator.clock import ModelClock
 
 _GOOD: Final = Outcome(slot_taken=True, status=200)
 _UNSENT: Final = Outcome(slot_taken=False, cause=Cause.REFUSED)
@@ -67,7 +66,7 @@ class Gateway:
     """Instances of the router as the innermost layer; operations meet them in turn."""
 
     above: Above
-    carried_s: float = inf
+    told_by_above: Told
 
     def __init__(
         self,
@@ -91,29 +90,26 @@ class Gateway:
             CorePool.of_urls(pool.id, [f"http://{pool.id}-{n}.invalid" for n in range(pool.frontends)], [pool.model])
             for pool in scenario.pools
         )
-        clock = ModelClock(clockwork)
         self.policies: list[Policy] = [
-            build_policy(self.config, clock, _draws(seed, spec, instance), catalog)
+            build_policy(self.config, clockwork, _draws(seed, spec, instance), catalog)
             for instance in range(spec.instances)
         ]
-        self._frontends: dict[str, Frontend] = {f.name: f for pool in pools.values() for f in pool.frontends}
-        self._draw: dict[str, Draw] = {f.name: pool.draw for pool in pools.values() for f in pool.frontends}
+        self._one = self.policies[0] if len(self.policies) == 1 else None
+        self._doors: dict[str, tuple[Frontend, Draw]] = {
+            f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
+        }
+        self._deadline_s = self.config.deadline_s
         self._deadlines = FifoTimers(clockwork, self.config.deadline_s, self._deadline_over)
         self._retries_max = self.config.chain_retries_max
         if scenario.chain_cap is not None:
             self._retries_max = min(self._retries_max, scenario.chain_cap)
         self._outcomes: dict[int, Outcome] = {200: _GOOD}
         streamed = {pool.id for pool in scenario.pools if pool.service.kind in ("tokens", "by_tokens")}
-        for frontend in self._frontends.values():
+        for frontend, _ in self._doors.values():
             frontend.told = self.ended
             frontend.entered = _handed_over
             if frontend.pool in streamed:
                 frontend.begun = self._begun
-
-    @property
-    def tells_s(self) -> float:
-        """Nothing is below that could be told."""
-        return inf
 
     # ---- as Below of the layer above
 
@@ -129,22 +125,41 @@ class Gateway:
     def start(self, call: Call, now_s: float) -> None:
         """Decide the first send of a request."""
         operation = call.operation
-        config = self.config
         call.waiting = None
-        until_s = now_s + config.deadline_s
-        carried_s = carried_until_s(call, now_s, self.carried_s)
-        lowered = carried_s < until_s
-        if lowered:
-            until_s = carried_s
-            self._timers.add(until_s, call, self._deadline_over)
+        call.until_s = until_s = now_s + self._deadline_s
+        if self.told_by_above.anything:
+            request = self._hurried(call, now_s, until_s)
         else:
-            self._deadlines.add(call, now_s)
-        call.until_s = until_s
-        left = self._left(call) if config.failover_spends else 1
-        request = Request(
-            operation.model, until_s, retries_left=left, session=operation.session, deadline_lowered=lowered
+            self._deadlines.add(call)
+            request = Request(operation.model, until_s, session=operation.session)
+        if self.config.failover_spends:
+            request.retries_left = self._left(call)
+        step = (self._one or self._policy(call)).decide(request)
+        if step.__class__ is Send:
+            self._send(call, step)
+        else:
+            self._take(call, step, None)
+
+    def _hurried(self, call: Call, now_s: float, until_s: float) -> Request:
+        """Return the request of a client that says how long it waits, and set its bounds."""
+        told = self.told_by_above
+        whole_until_s = min(until_s, told.whole_until_s(call, now_s))
+        first_until_s = min(whole_until_s, now_s + told.first_s)
+        call.until_s = whole_until_s
+        if whole_until_s < until_s:
+            self._timers.add(whole_until_s, call, self._deadline_over)
+        else:
+            self._deadlines.add(call)
+        if first_until_s < whole_until_s:
+            self._timers.add(first_until_s, call, self._first_token_over)
+        operation = call.operation
+        return Request(
+            operation.model,
+            first_until_s,
+            last_byte_until_s=whole_until_s,
+            session=operation.session,
+            deadline_lowered=first_until_s < until_s,
         )
-        self._take(call, self._policy(call).decide(request), None)
 
     def abandon(self, call: Call, now_s: float, end: int) -> None:
         """Hear that the client of a request has left."""
@@ -159,6 +174,7 @@ class Gateway:
         if isinstance(child, Attempt) and child.live:
             self._leave(child, now_s, LEFT_END)
             policy.release(child.send)
+            policy.tally.send_failed(child.frontend.pool, Cause.CLIENT_LEFT)
         elif call.waiting is not None:
             policy.withdraw(call.waiting)
             call.waiting = None
@@ -172,17 +188,20 @@ class Gateway:
         end = result.end
         if end == OK_END:
             call = attempt.parent
-            policy = self._policy(call)
+            policy = self._one or self._policy(call)
             if send.outcome is None:
                 policy.observe(send, _GOOD)
             policy.relayed(send, End.COMPLETE)
             policy.release(send)
             policy.tally.request_ended("200", send.attempt)
-            self._finish(call, result)
+            call.live = False
+            if self.place:
+                self.calls.add(call, self._clockwork.now, OK_END, 200)
+            self.above.ended(call, result)
         elif end == STATUS_END:
             self._answered(attempt, send, result)
         elif end == LOST_END and send.outcome is not None:
-            self._broken(attempt, send)
+            self._broken(attempt, send, End.BROKEN, Cause.LOST)
         else:
             self._failed(attempt, send, _UNSENT if end == CONNECT_END else _LOST)
 
@@ -199,11 +218,12 @@ class Gateway:
         policy.tally.request_ended(str(status), send.attempt)
         self._finish(call, result if self._left(call) else result.vetoed())
 
-    def _broken(self, attempt: Attempt, send: Send) -> None:
+    def _broken(self, attempt: Attempt, send: Send, end: End, cause: Cause) -> None:
         """Pass a stream on that breaks off: the client sees the break itself."""
         policy = self._policy(attempt.parent)
-        policy.relayed(send, End.BROKEN)
+        policy.relayed(send, end)
         policy.release(send)
+        policy.tally.send_failed(attempt.frontend.pool, cause)
         policy.tally.request_ended("200", send.attempt)
         self._finish(attempt.parent, LOST)
 
@@ -211,6 +231,8 @@ class Gateway:
         policy = self._policy(attempt.parent)
         policy.observe(send, outcome)
         policy.release(send)
+        assert outcome.cause is not None, "a send without an answer has a cause"
+        policy.tally.send_failed(attempt.frontend.pool, outcome.cause)
         self._take(attempt.parent, policy.again(send, outcome), outcome)
 
     def _begun(self, attempt: Attempt) -> None:
@@ -222,6 +244,7 @@ class Gateway:
         if attempt.first_token_s > self._clockwork.now:  # the pool was slowed down meanwhile
             self._begun(attempt)
         elif attempt.send.outcome is None:
+            attempt.status = 200
             self._policy(attempt.parent).observe(attempt.send, _GOOD)
 
     # ---- steps
@@ -237,12 +260,14 @@ class Gateway:
 
     def _send(self, call: Call, send: Send) -> None:
         now_s = self._clockwork.now
-        name = send.lease.state.frontend.name
-        frontend = self._frontends[name]
-        attempt = Attempt(call, frontend, send.attempt, now_s, self._draw[name](call.operation, frontend.cache))
+        lease = send.lease
+        frontend, draw = self._doors[lease.state.frontend.name]
+        attempt = Attempt(call, frontend, send.attempt, now_s, draw(call.operation, frontend.cache))
         attempt.send = send
         call.attempts = send.attempt
         call.child = attempt
+        if not frontend.trouble:
+            lease.handed_over()
         result = frontend.take(attempt, now_s)
         if result is not None:
             self._clockwork.news.add(self.ended, attempt, result)
@@ -258,18 +283,29 @@ class Gateway:
         late = now_s >= attempt.send.until_s
         self._failed(attempt, attempt.send, _LATE[False] if late else _HUNG)
 
-    def _deadline_over(self, call: Call) -> None:
-        """End what has no first token at the deadline; whoever waits for a send is woken by its own bound."""
+    def _first_token_over(self, call: Call) -> None:
+        """End what has no first token when its client waits no longer for one."""
         attempt, now_s = call.child, self._clockwork.now
-        if not isinstance(attempt, Attempt) or not attempt.live or attempt.phase(now_s) >= TELLING:
-            return
+        if isinstance(attempt, Attempt) and attempt.live and attempt.phase(now_s) < TELLING:
+            self._over(attempt, now_s)
+
+    def _deadline_over(self, call: Call) -> None:
+        """End whatever is under way; whoever waits for a send is woken by its own bound."""
+        attempt = call.child
+        if isinstance(attempt, Attempt) and attempt.live:
+            self._over(attempt, self._clockwork.now)
+
+    def _over(self, attempt: Attempt, now_s: float) -> None:
         self._leave(attempt, now_s, TIMEOUT_END)
-        self._failed(attempt, attempt.send, _LATE[attempt.where != OUTSIDE])
+        send = attempt.send
+        if send.outcome is None:
+            self._failed(attempt, send, _LATE[attempt.where != OUTSIDE])
+        else:
+            self._broken(attempt, send, End.DEADLINE, Cause.DEADLINE)
 
     def _leave(self, attempt: Attempt, now_s: float, end: int) -> None:
         attempt.live = False
         attempt.end = end
-        attempt.status = 0
         attempt.t_end_s = now_s
         attempt.frontend.leave(attempt, now_s)
 
@@ -309,18 +345,18 @@ class Gateway:
             status=STATUS[code],
             retry_after_s=None if wait_s is None else float(retry_after(wait_s)),
             veto=forbidden or not self._left(call),
+            code=CODES.index(code),
         )
         self._finish(call, result)
 
     def _finish(self, call: Call, result: Result) -> None:
         call.live = False
         if self.place:
-            self.calls.add(call, self._clockwork.now, result.end, result.status)
+            self.calls.add(call, self._clockwork.now, result.end, result.status, result.code)
         self.above.ended(call, result)
 
     def _policy(self, call: Call) -> Policy:
-        policies = self.policies
-        return policies[call.operation.index % len(policies)] if len(policies) > 1 else policies[0]
+        return self.policies[call.operation.index % len(self.policies)]
 
     def _left(self, call: Call) -> int:
         """Return what the chain has left, by what the layers above have reported."""

@@ -9,7 +9,7 @@ Laws
 
 from collections.abc import Callable
 from math import inf, log
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from router.core.budgets.kinds import NONE, budget_of
 from router.core.budgets.retry_budget import Call as BudgetCall
@@ -70,13 +70,26 @@ def _exponential(random: Callable[[], float]) -> float:
     return -log(1.0 - random())
 
 
+class Told(NamedTuple):
+    """What a layer tells the one below of its patience with one call: seconds to the first token, and to the last."""
+
+    anything: bool = False
+    first_s: float = inf
+    whole_s: float = inf
+
+    def whole_until_s(self, call: Call, now_s: float) -> float:
+        """Return when the last token of a call must be there."""
+        until_s = now_s + self.whole_s
+        return until_s if call.parent is None else min(until_s, call.parent.until_s)
+
+
 class GenericLayer:
     """One generic layer of the chain. `above` and `below` are set when the chain is put together."""
 
     above: Above
     below: Below
-    carried_s: float = inf
-    """How long the layer above waits for one call, if it says so."""
+    told_by_above: "Told"
+    """What the layer above says of how long it waits for one call."""
 
     def __init__(
         self,
@@ -99,6 +112,7 @@ class GenericLayer:
         self._may: dict[str | int, bool] = {}
         self._cap = chain_cap if spec.counts_chain else None
         self._counts = spec.counts_chain
+        self._reports = spec.counts_chain or spec.preset.startswith("openai")  # x-stainless-retry-count
         self._at_once = rejects_at_once
         draws = stream(seed, f"layer/{spec.name}")
         self._random = draws.random
@@ -124,10 +138,15 @@ class GenericLayer:
         self._begin_attempt_ = self._begin_attempt
 
     @property
-    def tells_s(self) -> float:
-        """How long it waits for one attempt, as far as the layer below is told of it."""
-        told = self._counts and self.spec.timeout_covers in ("first_byte", "whole")
-        return self.spec.attempt_timeout_s if told and self.spec.attempt_timeout_s is not None else inf
+    def tells(self) -> "Told":
+        """What the layer below is told of how long it waits: by whoever carries the deadline along, and by OpenAI."""
+        bound_s = self.spec.attempt_timeout_s
+        openai = self.spec.preset.startswith("openai")
+        if bound_s is None or not (self._counts or openai) or self.spec.timeout_covers not in ("first_byte", "whole"):
+            return Told(self._counts and self._deadlines is not None, inf, inf)
+        if openai:
+            return Told(True, bound_s - min(0.25, bound_s / 20), inf)  # answered a little before the SDK gives up
+        return Told(True, bound_s, bound_s if self.spec.timeout_covers == "whole" else inf)
 
     # ---- as Below of the layer above
 
@@ -185,7 +204,7 @@ class GenericLayer:
             result = result.vetoed()
         told = result if self.spec.in_process else as_gateway(result)
         if self.place:
-            self.calls.add(call, self._clockwork.now, told.end, told.status)
+            self.calls.add(call, self._clockwork.now, told.end, told.status, told.code)
         self.above.ended(call, told)
 
     # ---- inside
@@ -195,9 +214,9 @@ class GenericLayer:
         if self._deadlines is not None:
             assert self._deadline_s is not None
             call.until_s = now_s + self._deadline_s
-            self._deadlines.add(call, now_s)
-        if self._counts:
-            call.until_s = min(call.until_s, carried_until_s(call, now_s, self.carried_s))
+            self._deadlines.add(call)
+        if self._counts and self.told_by_above.anything:
+            call.until_s = min(call.until_s, self.told_by_above.whole_until_s(call, now_s))
         if not self._budgeted:
             return True
         call.budget = self._budgets.of(call)
@@ -225,7 +244,7 @@ class GenericLayer:
     def _bound(self, child: "Call | Attempt", now_s: float) -> None:
         """Set the time-out of an attempt."""
         if self._attempt_timers is not None:
-            self._attempt_timers.add(child, now_s)
+            self._attempt_timers.add(child)
         elif self._spread_s is not None:
             self._timers.add(now_s + self._spread_s * _exponential(self._random), child, self._timed_out)
 
@@ -268,7 +287,7 @@ class GenericLayer:
             return None
         if self._budgeted and call.budget is not None and not call.budget.try_withdraw(call.budget_call, now_s):
             return None
-        if self._counts:
+        if self._reports:
             call.operation.spent += 1
         return sleep_s
 
@@ -298,12 +317,6 @@ class _Budgets:
         if not self.all:
             return budget_of(self._spec.budget, self._draws)
         return self.all[call.operation.index % len(self.all)]
-
-
-def carried_until_s(call: Call, now_s: float, carried_s: float) -> float:
-    """Return until when the layers above wait for a call, as far as they say."""
-    until_s = now_s + carried_s
-    return until_s if call.parent is None else min(until_s, call.parent.until_s)
 
 
 def _retried(words: tuple[str, ...], result: Result) -> bool:

@@ -1,10 +1,10 @@
 """The cast of the queue-level model, put together on one clock: users, layers, pools, faults."""
 
-import hashlib
 import itertools
 from collections.abc import Mapping
 from typing import Final
 
+from router.core.tally import Tally
 from scenarios.layers import Layer
 from scenarios.spec import Pool, Scenario
 from scenarios.statistics import replication_seed
@@ -16,7 +16,7 @@ from simulator.chain.columns import Sends
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
 from simulator.chain.gateway import Gateway
-from simulator.chain.layer import GenericLayer
+from simulator.chain.layer import GenericLayer, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.users import Users, arrivals_of
 from simulator.chain.work import Units, draw_of
@@ -80,11 +80,11 @@ class Model:
 
     def _join(self, seed: int) -> None:
         """Tell every layer who is above and who below."""
-        self.layers[0].above = self.users
+        self.layers[0].above, self.layers[0].told_by_above = self.users, Told()
         for upper, lower in itertools.pairwise(self.layers):
             assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
             upper.below, lower.above = lower, upper
-            lower.carried_s = upper.tells_s
+            lower.told_by_above = upper.tells
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
             background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
@@ -100,8 +100,13 @@ class Model:
         """Return the ids of the operations, in order of arrival."""
         return [f"op-{load}-{turn}" for load, turn in zip(self.arriving.load, self.arriving.turn, strict=True)]
 
+    def tallies(self) -> list[Tally]:
+        """Return what the instances of the router have counted; empty: no layer is one."""
+        innermost = self.layers[-1]
+        return [policy.tally for policy in innermost.policies] if isinstance(innermost, Gateway) else []
+
     def run(self) -> None:
         """Run until all has ended, or to the scenario's horizon."""
-        self.clockwork.run(self.scenario.horizon_s)
+        self.clockwork.run_out(self.scenario.horizon_s)
         for frontend in self.frontends:
             frontend.write_open()

@@ -102,12 +102,16 @@ class Frontend:
     # ---- what comes
 
     def take(self, attempt: Attempt, now_s: float) -> Result | None:
-        """Take an attempt in; a Result if it has come to nothing at once."""
-        if self.trouble and (met := self._met_trouble(attempt, now_s)) is not _CLEAR:
-            return met
+        """Take an attempt in; a Result if it has come to nothing at once.
+
+        `entered` is told only where there is trouble: else whoever asks knows that the connection stands.
+        """
+        if self.trouble:
+            met = self._met_trouble(attempt, now_s)
+            if met is not _CLEAR:
+                return met
+            self._enter(attempt)
         attempt.where = INSIDE
-        if self.entered is not None:
-            self.entered(attempt)
         server = self.server
         moved = server.offer(attempt, now_s)
         if moved:
@@ -161,6 +165,8 @@ class Frontend:
         if attempt not in self._hanging or self.hangs or self.refuses:
             return
         del self._hanging[attempt]
+        if not self.trouble:
+            self._enter(attempt)
         result = self.take(attempt, self._clockwork.now)
         if result is not None:
             self.told(attempt, result)
@@ -174,7 +180,7 @@ class Frontend:
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
             return
-        attempt.live, attempt.end, attempt.status, attempt.t_end_s = False, LOST.end, 0, now_s
+        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
         self.leave(attempt, now_s)
         self.told(attempt, LOST)
 
@@ -271,11 +277,10 @@ class Frontend:
         if attempt.live:
             attempt.live = False
             # What Sends.add does, written out: this is the hot path of the model.
-            call = attempt.parent
             self._add_row(
                 (
-                    call.operation.index,
-                    call.turn,
+                    attempt.index,
+                    attempt.parent.turn,
                     attempt.number,
                     self.index,
                     attempt.t_start_s,
@@ -346,7 +351,7 @@ class Frontend:
             if not isinstance(job, Attempt):
                 continue
             if job.live:
-                job.end, job.status, job.t_end_s = OPEN_END, 0, nan
+                job.end, job.t_end_s = OPEN_END, nan
             state = {QUEUED: JOB_QUEUED, RUNNING: JOB_RUNNING}.get(job.state, NO_JOB)
             started = job.state is RUNNING
             first = started and job.first_token_s <= self._clockwork.now
@@ -361,9 +366,12 @@ class Frontend:
         if wake is not self._wake:
             return
         server = self.server
-        moved = server.advance(self._armed_s)
-        if moved:
-            self._moved(moved)
+        for job in server.advance(self._armed_s):
+            if job.state is FINISHED and job.__class__ is Attempt:
+                if job.where != CLOSED:
+                    self._finished(job)
+            elif job.__class__ is not Attempt or self.begun is not None:
+                self._moved((job,))
         self._armed_s = due_s = server.next_s
         if due_s < inf:
             self._clockwork.again(due_s, wake)

@@ -3,6 +3,7 @@
 from typing import Final, Literal
 
 from router.core.budgets.retry_budget import Ending
+from router.core.refusal import Code
 
 Kind = Literal["ok", "connect", "lost", "timeout", "status", "left", "open"]
 KINDS: Final[tuple[Kind, ...]] = ("ok", "connect", "lost", "timeout", "status", "left", "open")
@@ -11,16 +12,20 @@ layer that made it; answered with an error status; its caller left; still under 
 
 OK_END, CONNECT_END, LOST_END, TIMEOUT_END, STATUS_END, LEFT_END, OPEN_END = range(len(KINDS))
 
+CODES: Final = ("", *Code)
+"""Error codes of the router's own answers, by their number in the columns."""
+
 _NOT_NOW = frozenset((429, 503, 529))
 
 
 class Result:
     """One way to come out. `end` numbers the kind; `retry_after_s` and `veto` are what the answer's headers say.
 
-    `key` is what a layer's `retry_on` is asked with; `cheap` tells that the pool has done nothing but refuse.
+    `code` numbers the error code of a router's own answer (see CODES), 0: it has none. `key` is what a layer's
+    `retry_on` is asked with; `cheap` tells that the pool has done nothing but refuse.
     """
 
-    __slots__ = ("cheap", "end", "ending", "key", "retry_after_s", "status", "veto")
+    __slots__ = ("cheap", "code", "end", "ending", "key", "retry_after_s", "status", "veto")
 
     def __init__(
         self,
@@ -30,8 +35,10 @@ class Result:
         retry_after_s: float | None = None,
         veto: bool = False,
         cheap: bool = False,
+        code: int = 0,
     ) -> None:
         self.end = end
+        self.code = code
         self.status = status
         self.retry_after_s = retry_after_s
         self.veto = veto
@@ -41,7 +48,14 @@ class Result:
 
     def vetoed(self) -> "Result":
         """Return the same with the word that nobody shall send again."""
-        return Result(self.end, status=self.status, retry_after_s=self.retry_after_s, veto=True, cheap=self.cheap)
+        return Result(
+            self.end,
+            status=self.status,
+            retry_after_s=self.retry_after_s,
+            veto=True,
+            cheap=self.cheap,
+            code=self.code,
+        )
 
     def __repr__(self) -> str:
         return f"<Result {self.key}{' veto' if self.veto else ''}>"

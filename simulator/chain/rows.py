@@ -23,6 +23,7 @@ from simulator.chain.columns import (
 )
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import (
+    CODES,
     CONNECT_END,
     LEFT_END,
     LOST_END,
@@ -102,13 +103,12 @@ def _requests(
     last = _last_sends(sends)
     frontends = outcome.frontends
     end_s = round(outcome.end_s, _DIGITS)
-    for operation, turn, t_start_s, t_end_s, end, status in zip(
-        *(table[name] for name in ("operation", "turn", "t_start_s", "t_end_s", "end", "status")), strict=True
-    ):
+    columns = ("operation", "turn", "t_start_s", "t_end_s", "end", "status", "code")
+    for operation, turn, t_start_s, t_end_s, end, status, code in zip(*(table[name] for name in columns), strict=True):
         found = last.get((operation, turn))
         first_s, place, count = (None, None, 0) if found is None else found
         good = end == OK_END
-        broken = end == LOST_END and first_s is not None and first_s <= t_end_s
+        broken = end == LOST_END and first_s is not None and first_s < t_end_s
         yield Request(
             operation_id=ids[operation],
             request_id=f"{ids[operation]}-r{turn - 1}",
@@ -120,6 +120,7 @@ def _requests(
             t_end=end_s if end == OPEN_END else t_end_s,
             end=_REQUEST_END[end],
             status=200 if broken else status or None,
+            code=CODES[code] or None,
             pool=None if place is None or not good else frontends[place].pool,
             sends=count,
         )
@@ -137,13 +138,16 @@ def _last_sends(sends: dict[str, list[Any]]) -> dict[tuple[int, int], tuple[floa
 
 
 def _sends(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any]]) -> Iterator[Send]:
-    columns = ("operation", "turn", "number", "frontend", "t_start_s", "t_end_s", "end", "status", "connected")
+    columns = (
+        "operation", "turn", "number", "frontend", "t_start_s", "t_first_s", "t_end_s", "end", "status", "connected",
+    )  # fmt: skip
     end_s = round(outcome.end_s, _DIGITS)
-    for operation, turn, number, place, t_start_s, t_end_s, end, status, connected in zip(
+    for operation, turn, number, place, t_start_s, t_first_s, t_end_s, end, status, connected in zip(
         *(sends[name] for name in columns), strict=True
     ):
-        answered = end in (OK_END, STATUS_END)
-        delivery = Delivery.UNSENT if not connected else Delivery.ANSWERED if answered else Delivery.UNKNOWN
+        # A router writes down the head of an answer; what only layers have seen is told by the first token.
+        begun = bool(status) or t_first_s < t_end_s
+        delivery = Delivery.UNSENT if not connected else Delivery.ANSWERED if begun else Delivery.UNKNOWN
         cause = _cause(end, connected=bool(connected))
         yield Send(
             request_id=f"{ids[operation]}-r{turn - 1}",
@@ -155,7 +159,7 @@ def _sends(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any]]) ->
             t_end=end_s if end == OPEN_END else t_end_s,
             slot_taken=bool(connected),
             delivery=str(delivery),
-            status=status or None,
+            status=status or (200 if begun else None),
             cause=None if cause is None else str(cause),
             blame=None if cause is None else str(BLAME[cause]),
         )

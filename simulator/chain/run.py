@@ -6,7 +6,7 @@ from simulator.chain.invariants import check
 from simulator.chain.model import Model
 from simulator.chain.outcome import Outcome, outcome_of
 from simulator.chain.rows import rows_of
-from simulator.collect import meta_of
+from simulator.collect import meta_of, metrics_of
 from simulator.history import history_of
 
 
@@ -28,7 +28,8 @@ def record_of(scenario: Scenario) -> Record:
     model.run()
     outcome = outcome_of(model, 0)
     check(outcome)
-    record = Record(meta_of(scenario), [*rows_of(outcome, model.ids()), *outcome.faults])
+    rows = [*rows_of(outcome, model.ids()), *outcome.faults, *metrics_of(model.tallies())]
+    record = Record(meta_of(scenario), rows)
     control = history_of(run(scenario, faults=False)) if scenario.faults else None
     record.arms = Arms(history_of(outcome), control)
     return record

@@ -99,6 +99,8 @@ class Users:
         rows.t_end_s[index] = self._clockwork.now
         rows.end[index] = result.end
         rows.status[index] = result.status
+        if result.code:
+            rows.code[index] = result.code
         self.live -= 1
         if result.end == OK_END:
             child: Call | Attempt | None = operation.child
@@ -106,11 +108,14 @@ class Users:
                 child = child.child
             if child is not None:
                 rows.t_first_s[index] = child.first_token_s
+        # Without their cycles operation and attempts are freed at once, and the collector of cycles has nothing to do.
+        operation.child = None
+        del operation.operation
 
     def late(self, attempt: Attempt) -> None:
         """Take the answer to an attempt that was given up: whoever still waits for the operation has it now."""
-        operation = attempt.operation
-        if not operation.live:
+        operation: Operation | None = getattr(attempt.parent, "operation", None)
+        if operation is None or not operation.live:
             return
         operation.live = False
         self._chain.leave_child(operation, self._clockwork.now)

@@ -14,14 +14,19 @@ from chaos.ports import PortReservations
 from scenarios.record import PoolEvent
 from scenarios.spec import Pool, Service
 from scenarios.world.arrivals import Ask
+from scenarios.world.condition import Condition
 from simulator.connection import Close, Connection, Head
-from simulator.frontend import Chat, Frontend
+from simulator.frontend import Chat, Frontend, Weakness
 from simulator.journal import Journal
 from simulator.timers import LATE, Late, Timers
 from tests.chaos.live_frontend import MODEL, LiveFrontend, eventually
 
 SERVICE = Service(first_token_s=0.2, token_gap_s=0.2, tokens=4)
 FAR_S = 60.0
+SETTLE_S = 0.5
+"""From the set-up of all cases to the first of them, so that none is late because of another's."""
+APART_S = 0.023
+"""Between the beginnings of two cases that run side by side."""
 
 
 class Visit(NamedTuple):
@@ -34,10 +39,11 @@ class Visit(NamedTuple):
 
 
 class Case(NamedTuple):
-    """A pool's knobs, and its visitors."""
+    """A pool's knobs, its visitors, and what becomes of it, by seconds since the beginning."""
 
     knobs: dict[str, Any]
     visits: list[Visit]
+    conditions: dict[float, Condition] = {}  # noqa: RUF012 - a named tuple's default, which nobody changes
 
 
 class Seen(NamedTuple):
@@ -60,6 +66,18 @@ CASES = {
     "leaves its slot and is worked for": Case({"slots": 1, "cancel": "queue"}, [Visit(0.0, 0.5), Visit(0.1)]),
     "leaves the queue and is worked for": Case({"slots": 1, "cancel": "never"}, [Visit(0.0), Visit(0.1, 0.5)]),
     "slower together": Case({"slots": 2, "load": 2.0}, [Visit(0.0), Visit(0.1), Visit(0.15, stream=False)]),
+    "slower for a while": Case(
+        {"slots": 1}, [Visit(0.0), Visit(0.1, stream=False)], {0.3: Condition(speed=0.5), 1.1: Condition()}
+    ),
+    "stands still for a while": Case(
+        {"slots": 1}, [Visit(0.0), Visit(0.1)], {0.1: Condition(speed=0.0), 0.7: Condition()}
+    ),
+    "loses a slot for a while": Case(
+        {"slots": 2}, [Visit(0.0), Visit(0.1), Visit(0.2), Visit(0.3)], {0.4: Condition(slots_lost=1), 1.2: Condition()}
+    ),
+    "fails for a while": Case(
+        {"slots": 2}, [Visit(0.0), Visit(0.3), Visit(0.6)], {0.2: Condition(fail_share=1.0), 0.5: Condition()}
+    ),
     "a share fails": Case({"slots": 4, "fail_share": 0.5, "fail_status": 502}, [Visit(0.0), Visit(0.1)]),
     "a session comes back": Case(
         {"slots": 1, "cache_sessions": 1, "by_tokens": True},
@@ -106,24 +124,34 @@ def modelled(case: Case) -> Seen:
         retry_after = None if head.retry_after_s is None else f"{head.retry_after_s:g}"
         got[number] = (head.status, retry_after, head.code, body.count(b"\n\n"))
 
+    def weaken(at_s: float, condition: Condition) -> Generator[simpy.Event, Any, None]:
+        yield env.timeout(at_s)
+        frontend.weakness = Weakness(condition)
+
+    for at_s, condition in case.conditions.items():
+        env.process(weaken(at_s, condition))
     for number, visit in enumerate(case.visits):
         env.process(client(number, visit))
     env.run()
     return Seen(got, noted(journal.pool_events))
 
 
-async def real(case: Case, tmp_path: Path, *, notes: int) -> Seen:
-    """Run a case on sockets until the log has so many notes of what came after the bodies."""
+async def real(case: Case, tmp_path: Path, *, turn: int) -> Seen:
+    """Run a case on sockets until nobody is worked for any more; `turn` keeps cases apart."""
     with PortReservations() as ports:
         knobs = pool_of(case)
         live = LiveFrontend(ports.take(), ports.take(), tmp_path / "a-0.jsonl", knobs.pop("service"), **knobs)
         await live.open()
         try:
             async with aiohttp.ClientSession() as session:
-                begin_s = asyncio.get_running_loop().time()
+                loop = asyncio.get_running_loop()
+                await session.get(f"{live.url}/health")  # the first call of a client builds and imports things
+                begin_s = loop.time() + SETTLE_S + turn * APART_S
+                for at_s, condition in case.conditions.items():
+                    loop.call_at(begin_s + at_s, live.frontend.set_condition, condition)
                 visits = (visit_of(session, live, number, visit, begin_s) for number, visit in enumerate(case.visits))
                 got = await asyncio.gather(*visits)
-            await eventually(lambda: len(noted(live.events())) >= notes)
+            await eventually(lambda: live.frontend.in_flight == 0)
         finally:
             await live.close()
     return Seen(list(got), noted(live.events()))
@@ -154,9 +182,8 @@ def on_sockets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
     """Every case on sockets, all at one time: most of it is waiting."""
 
     async def play() -> list[Seen]:
-        return await asyncio.gather(
-            *(real(case, tmp_path_factory.mktemp("case"), notes=len(modelled(case).noted)) for case in CASES.values())
-        )
+        plays = (real(case, tmp_path_factory.mktemp("case"), turn=turn) for turn, case in enumerate(CASES.values()))
+        return await asyncio.gather(*plays)
 
     return dict(zip(CASES, asyncio.run(play()), strict=True))
 
@@ -188,5 +215,10 @@ def test_the_cases_show_what_they_are_named_for() -> None:
         "started",
         "finished",
     ]
+    assert [note[:2] for note in seen["loses a slot for a while"].noted if note[0] == "started"][2:] == [
+        ("started", "op-0-2-r0"),
+        ("started", "op-0-3-r0"),
+    ]
+    assert [got[0] for got in seen["fails for a while"].got if got is not None] == [200, 500, 200]
     statuses = [got[0] for got in seen["a share fails"].got if got is not None]
     assert sorted(statuses) == [200, 502]

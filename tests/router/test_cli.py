@@ -69,6 +69,8 @@ START_S = 15.0
         ([*GIVEN, "--pool", "b=http://127.0.0.1:9002,"], "--pool"),
         ([*GIVEN, "--pool", "a=http://127.0.0.1:9002"], "--pool"),
         ([*GIVEN, "--pool", "b=http://127.0.0.1:9001/"], "--pool"),
+        ([*GIVEN, "--pool", "b=http://pool.test,HTTP://POOL.test:80/"], "--pool"),
+        ([*GIVEN, "--pool", "b=https://pool.test", "--pool", "c=https://pool.test:443"], "--pool"),
         ([*GIVEN, "--pool", "=http://127.0.0.1:9002"], "--pool"),
     ],
 )

@@ -220,6 +220,41 @@ async def test_an_answer_whose_connection_was_cut_is_never_whole(
         assert row.outcome[1] in causes
 
 
+async def test_an_upload_that_the_pool_does_not_read_ends_in_its_time(authority: Authority, tmp_path: Path) -> None:
+    class Deaf(RawPool):
+        async def _requests(self, call: Call) -> None:
+            call.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a transport that reads can
+            await until(lambda: call.writer.transport.is_closing() or ended)
+
+    ended: list[bool] = []
+    rules = RouterConfig(connect_timeout_s=1.0, upload_timeout_s=0.5, deadline_s=20.0)
+    async with Deaf(ok, tls=authority.server()) as pool:
+        async with live(tmp_path, pool.url, rules=rules, tls={"a": authority.believed()}) as router:
+            told = await router.post(b'{"model": "m", "messages": "' + b"x" * 24 * 2**20 + b'"}')
+            ended.append(True)
+        assert (told.status, told.code) == (504, "pool_timeout")
+        assert router.rows()[0].outcome == ("unknown", "upload", None)
+
+
+async def test_a_client_that_does_not_read_stops_the_pool(authority: Authority, tmp_path: Path) -> None:
+    said = 0
+
+    async def floods(call: Call) -> None:
+        nonlocal said
+        await call.say(head(200, f"Content-Length: {64 * 2**20}"))
+        for _ in range(64):
+            await call.say(b"x" * 2**20)
+            said += 1
+
+    tls = {"a": authority.believed()}
+    async with RawPool(floods, tls=authority.server()) as pool, live(tmp_path, pool.url, tls=tls) as router:
+        async with client(router) as reader:
+            await reader.read(1)
+            await asyncio.sleep(0.5)
+            assert said < 32
+        await router.settled()
+
+
 async def test_a_client_that_leaves_ends_the_pools_connection(authority: Authority, tmp_path: Path) -> None:
     tls = {"a": authority.believed()}
     async with RawPool(raw_pool.endless, tls=authority.server()) as pool, live(tmp_path, pool.url, tls=tls) as router:

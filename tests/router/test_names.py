@@ -1,6 +1,7 @@
 """Pools whose URLs have names or IPv6 addresses. The sockets are real; what a name leads to is told by the test."""
 
 import asyncio
+import errno
 import socket
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -171,6 +172,25 @@ def test_a_name_server_that_hangs_holds_up_no_other_name_and_no_exit(names: Name
     asyncio.run(run())  # it would wait for the threads of the loop's executor
     assert not answering.is_set()
     answering.set()
+
+
+async def test_a_look_up_that_the_routers_own_limits_prevent_is_no_fault_of_the_pool(
+    names: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_descriptor() -> list[Faulty]:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    def no_thread(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    names.answers[NAME] = no_descriptor
+    async with live(tmp_path, pools=(named("a"),), rules=RULES) as router:
+        await router.ask()
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            await router.ask()
+        await router.ask()
+    assert [(row.outcome, row.blame) for row in router.rows()] == [(("unsent", "own_limit", None), "router")] * 3
 
 
 @pytest.mark.parametrize("host", [f"{'a' * 64}.test", "a..b"])

@@ -18,7 +18,7 @@ import pytest
 from router.cli import read_settings, serve
 from router.clock import MachineClock
 from router.settings import Settings
-from router.supervisor import RESTART_PAUSE_S, RESTART_PAUSE_S_MAX
+from router.supervisor import END_GRACE_S, RESTART_PAUSE_S, RESTART_PAUSE_S_MAX
 from router.worker import Worker
 from scenarios.record import Send
 from tests.router import raw_pool
@@ -132,6 +132,26 @@ async def test_a_worker_that_is_killed_is_replaced_while_the_others_go_on(tmp_pa
         assert not lives(back["worker_pid"])
 
 
+async def test_a_worker_that_is_told_to_end_drains_and_is_replaced(tmp_path: Path) -> None:
+    async with RawPool(ok) as pool, workers(pool.url, tmp_path) as router:
+        os.kill(router.workers[2]["pid"], signal.SIGTERM)
+        await until(lambda: router.events("worker_ready"), START_S)
+        (ended_in_order,) = router.events("worker_ended")
+        assert (ended_in_order["worker"], ended_in_order["code"]) == (2, 0)
+        assert [line["worker"] for line in router.events("stopped")] == [2]
+        router.supervisor.terminate()
+        assert await ended(router.supervisor) == 0
+
+
+@pytest.mark.slow
+async def test_a_worker_that_does_not_end_is_killed_in_the_end(tmp_path: Path) -> None:
+    async with RawPool(ok) as pool, workers(pool.url, tmp_path, "--drain-timeout-s", "0.1") as router:
+        os.kill(router.workers[0]["pid"], signal.SIGSTOP)
+        router.supervisor.terminate()
+        assert await asyncio.wait_for(router.supervisor.wait(), 3 * END_GRACE_S) == 3
+        assert not any(lives(worker["pid"]) for worker in router.workers)
+
+
 async def test_a_worker_that_dies_again_and_again_is_started_ever_more_rarely(tmp_path: Path) -> None:
     async with RawPool(ok) as pool, workers(pool.url, tmp_path) as router:
         current = router.workers[0]["pid"]
@@ -146,9 +166,10 @@ async def test_a_worker_that_dies_again_and_again_is_started_ever_more_rarely(tm
         assert await ended(router.supervisor) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("second_signal", [False, True], ids=["drain", "hurry"])
 async def test_streams_of_all_workers_end_whole_unless_a_second_signal_comes(
-    second_signal: bool, tmp_path: Path
+    second_signal: bool, number: signal.Signals, tmp_path: Path
 ) -> None:
     go_on = asyncio.Event()
 
@@ -171,13 +192,13 @@ async def test_streams_of_all_workers_end_whole_unless_a_second_signal_comes(
             streams = [asyncio.ensure_future(stream(session, router.url, begun)) for _ in range(12)]
             for _ in streams:
                 await begun.acquire()
-            # As a service manager does: to the supervisor and to every worker.
+            # As a service manager or a terminal does: to the supervisor and to every worker.
             for pid in (router.pid, *(worker["pid"] for worker in router.workers)):
-                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, number)
             await until(lambda: len(router.events("draining")) == WORKERS + 1, START_S)
             assert not any(task.done() for task in streams)
             if second_signal:
-                os.kill(router.pid, signal.SIGTERM)
+                os.kill(router.pid, number)
             else:
                 go_on.set()
             assert await asyncio.gather(*streams) == [second_signal] * len(streams)

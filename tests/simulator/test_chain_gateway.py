@@ -99,18 +99,14 @@ def test_a_stream_that_breaks_off_is_a_visible_break() -> None:
     assert set(outcome.operations["end"].tolist()) == {KINDS.index("ok"), KINDS.index("lost")}
 
 
-def test_the_deadline_covers_the_wait_for_the_first_token_and_not_the_stream() -> None:
-    slow = Service(first_token_s=0.2, token_gap_s=1.0, tokens=4)
-    pools = (Pool(id="east", service=slow), Pool(id="west", service=TOKENS, slots=1))
-    scenario = chain(ROUTER, pools=pools, operations=20, rate_rps=4.0, router=Router(deadline_s=0.5))
+def test_the_deadline_covers_the_wait_for_a_slot_and_the_stream() -> None:
+    pools = (streamed("east", slots=1),)
+    scenario = chain(ROUTER, pools=pools, operations=20, rate_rps=10.0, router=Router(deadline_s=0.65))
     outcome = model.run(scenario)
-    at_east = outcome.sends["frontend"] == 0
-    assert set(outcome.sends["end"][at_east].tolist()) == {KINDS.index("ok")}
-    busy = msgspec.structs.replace(scenario, pools=(pools[1],))
-    outcome = model.run(msgspec.structs.replace(busy, load=(msgspec.structs.replace(busy.load[0], rate_rps=10.0),)))
     late = outcome.sends["end"] == KINDS.index("timeout")
-    assert (outcome.sends["t_end_s"] - outcome.sends["t_start_s"])[late] == pytest.approx(0.5)
-    assert set(outcome.operations["status"].tolist()) == {200, 504}
+    assert (outcome.sends["t_end_s"] - outcome.sends["t_start_s"])[late] == pytest.approx(0.65)
+    # Some are late while they wait, some while their tokens come: a status to the former, a break to the latter.
+    assert set(outcome.operations["status"].tolist()) == {0, 200, 504}
 
 
 def test_requests_wait_while_nothing_is_usable_and_are_told_when_to_return() -> None:
@@ -171,8 +167,8 @@ def test_trials_wait_in_the_queue_where_the_pool_says_so() -> None:
 @pytest.mark.parametrize("kind", ["refused", "black_hole", "read_drop", "cut"])
 def test_the_laws_of_the_router_hold(kind: Any, tmp_path: Path) -> None:
     record = run(drill(kind, Layer(name="sdk", retries=2, honours_veto=True)), tmp_path)
-    verdicts = {name: verdict for name, verdict in judge(record).items() if name != "metrics_add_up"}
-    assert "never_twice" in verdicts
+    verdicts = judge(record)
+    assert {"never_twice", "metrics_add_up"} <= verdicts.keys()
     assert {name: str(verdict) for name, verdict in verdicts.items() if not verdict.passed} == {}
 
 

@@ -10,11 +10,14 @@ from tests.virtual.plan import Answer, Ask, Kind
 
 CHAT = "/v1/chat/completions"
 DONE = b"data: [DONE]\n\n"
+LAST_CHUNK = b"0\r\n\r\n"
 
 
 def request_head(ask: Ask, length: int) -> bytes:
     """Return the head of a client's request."""
-    lines = [f"POST {CHAT} HTTP/1.1", "Host: router", f"x-request-id: {ask.name}", f"Content-Length: {length}"]
+    framing = "Transfer-Encoding: chunked" if ask.chunked else f"Content-Length: {length}"
+    version = "1.0" if ask.old else "1.1"
+    lines = [f"POST {CHAT} HTTP/{version}", "Host: router", f"x-request-id: {ask.name}", framing]
     if ask.session is not None:
         lines.append(f"x-session-id: {ask.session}")
     if ask.deadline_ms is not None:
@@ -28,6 +31,17 @@ def request_body(ask: Ask) -> bytes:
     """Return the body of a client's request; no other request has the same."""
     start = f'{{"model": "{ask.model}", "name": "{ask.name}", "text": "'.encode()
     return start + b"x" * max(0, ask.body_bytes - len(start) - 2) + b'"}'
+
+
+def upload_of(ask: Ask) -> list[bytes]:
+    """Return the pieces in which a client writes its body, the last one with its end."""
+    body = request_body(ask)
+    step = -(-len(body) // ask.upload_pieces)
+    pieces = [body[at : at + step] for at in range(0, len(body), step)]
+    if ask.chunked:
+        pieces = [_chunk(piece) for piece in pieces]
+        pieces[-1] += LAST_CHUNK
+    return pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +88,7 @@ def _until_close(ask: Ask, texts: list[bytes]) -> Said:
 
 def _chunked(ask: Ask, texts: list[bytes]) -> Said:
     head = _head(ask.answer.status, ask, "Content-Type: text/event-stream", "Transfer-Encoding: chunked")
-    return Said((head, *map(_chunk, texts), _chunk(DONE), b"0\r\n\r\n"), b"".join(texts) + DONE)
+    return Said((head, *map(_chunk, texts), _chunk(DONE), LAST_CHUNK), b"".join(texts) + DONE)
 
 
 def _bad_chunk(ask: Ask, texts: list[bytes]) -> Said:
@@ -151,11 +165,11 @@ class Reading:
     def _head(self) -> bool:
         head, found, rest = self._rest.partition(b"\r\n\r\n")
         if not found:
-            self.wrong = len(self._rest) > 4 and not self._rest.startswith(b"HTTP/1.1 ")
+            self.wrong = len(self._rest) > 7 and not self._rest.startswith(b"HTTP/1.")
             return False
         self._rest = rest
         first, *lines = head.decode("latin-1").split("\r\n")
-        if not first.startswith("HTTP/1.1 "):
+        if not first.startswith(("HTTP/1.1 ", "HTTP/1.0 ")):
             self.wrong = True
             return False
         self.status = int(first[9:12])

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
-from tests.virtual.answers import Reading, request_body, request_head
+from tests.virtual.answers import Reading, request_body, request_head, upload_of
 from tests.virtual.plan import ROUTER, Ask
 
 CONTINUE_MAX_S = 1.0
@@ -103,19 +103,17 @@ class ClientConnection(asyncio.Protocol):
 
     async def _send(self, heard: Heard) -> None:
         ask = heard.ask
-        body = request_body(ask)
-        self.transport.write(request_head(ask, len(body)))
+        self.transport.write(request_head(ask, len(request_body(ask))))
         if ask.expects:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(CONTINUE_MAX_S):
                     while not heard.reading.continues:
                         self._woken.clear()
                         await self._woken.wait()
-        step = -(-len(body) // ask.upload_pieces)
-        for at in range(0, len(body), step):
-            if at and ask.upload_pause_s:
+        for number, piece in enumerate(upload_of(ask)):
+            if number and ask.upload_pause_s:
                 await asyncio.sleep(ask.upload_pause_s)
-            self.transport.write(body[at : at + step])
+            self.transport.write(piece)
         heard.sent_s = self._loop.time()
 
     def _leave(self) -> None:
@@ -147,7 +145,7 @@ async def lane(asks: Sequence[Ask], heard: dict[str, Heard], start_s: float) -> 
             one.reused = True
         await connection.ask(one)
         says_close = one.reading.headers.get("connection", "").lower() == "close"
-        if not one.clean or says_close or one.sent_s == float("inf"):
+        if not one.clean or says_close or ask.old or one.sent_s == float("inf"):
             connection.close()
     if connection is not None:
         connection.close()

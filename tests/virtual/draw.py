@@ -116,7 +116,7 @@ def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str], l
 
 def _ask(rng: random.Random, number: int, span_s: float, latency_s: float) -> Ask:
     answer = _answer(rng)
-    large = rng.random() < 0.15
+    large, old = rng.random() < 0.15, rng.random() < 0.1
     return Ask(
         at_s=rng.choice((0.0, rng.uniform(0, span_s), rng.uniform(0, span_s))),
         name=f"r{number}",
@@ -128,7 +128,9 @@ def _ask(rng: random.Random, number: int, span_s: float, latency_s: float) -> As
         deadline_ms=rng.choice((None, None, None, None, None, None, 0, 50, 400)),
         upload_pieces=rng.choice((1, 1, 1, 3)),
         upload_pause_s=rng.choice((0.0, 0.01, 0.3)),
-        expects=rng.random() < 0.1,
+        chunked=not old and rng.random() < 0.15,
+        old=old,
+        expects=not old and rng.random() < 0.1,
         leaves_s=_departure(rng, answer, latency_s) if rng.random() < 0.25 else None,
         read_pause_s=rng.choice((0.0, 0.0, 0.0, 0.0, 0.0, 0.01, 0.1, 1.0)),
     )

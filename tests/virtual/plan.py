@@ -75,6 +75,10 @@ class Ask:
     deadline_ms: int | None = None
     upload_pieces: int = 1
     upload_pause_s: float = 0.0
+    chunked: bool = False
+    """The upload has no length."""
+    old: bool = False
+    """The client speaks HTTP/1.0: the connection's end is the end of an answer without a length."""
     expects: bool = False
     """The body is sent once the router says so."""
     leaves_s: float | None = None

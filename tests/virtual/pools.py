@@ -91,7 +91,9 @@ class Frontend:
         return self._starts or self._server is not None
 
     async def start(self) -> None:
-        """Listen."""
+        """Listen, if it does not yet."""
+        if self.up:
+            return
         loop = asyncio.get_running_loop()
         self._starts = True
         self._server = await loop.create_server(lambda: PoolConnection(self), *self.address)

@@ -14,9 +14,11 @@ STREAM = Answer(kind=Kind.CHUNKED, pieces=10, pause_s=1.0)
 MOMENTS = 40
 
 
-def signalled(answer: Answer, *, at_s: float, again_s: float | None = None, later: int = 0) -> Observed:
+def signalled(
+    answer: Answer, *, at_s: float, again_s: float | None = None, later: int = 0, old: bool = False
+) -> Observed:
     """Ask once at 0 s, and `later` times at 5, 6, ... s; the signal comes at `at_s`."""
-    asks = [Ask(at_s=0.0, name="r0", lane=0, answer=answer)]
+    asks = [Ask(at_s=0.0, name="r0", lane=0, answer=answer, old=old)]
     asks += [Ask(at_s=5.0 + number, name=f"r{number + 1}", lane=number + 1, answer=Answer()) for number in range(later)]
     world = World(
         seed=1,
@@ -59,6 +61,15 @@ def test_a_second_signal_ends_it_at_once() -> None:
 def test_two_signals_at_one_moment_end_it_at_once() -> None:
     observed = signalled(STREAM, at_s=2.0, again_s=0.0)
     assert took_s(observed) < 0.25
+
+
+@pytest.mark.parametrize("again_s", [None, 3.0], ids=["time_out", "second_signal"])
+def test_to_a_client_of_http_1_0_a_cut_stream_does_not_look_whole(again_s: float | None) -> None:
+    """For it the end of the connection is the end of the answer: only a reset shows that something is missing."""
+    endless = Answer(kind=Kind.CHUNKED, pieces=500, pause_s=1.0)
+    observed = signalled(endless, at_s=2.0, again_s=again_s, old=True)
+    assert observed.heard["r0"].end == "reset"
+    assert observed.heard["r0"].reading.body
 
 
 def test_a_router_without_work_ends_at_once() -> None:

@@ -13,8 +13,9 @@ import pytest
 from tests.virtual.loop import Stuck, VirtualLoop, run, virtual_loop
 from tests.virtual.network import Cut, Network
 
-PAUSE_S = 0.05
-"""Long enough for loopback, also on a busy machine."""
+PAUSE_S = 0.01
+ROUNDS = 50
+"""Rounds of the event loop in which everything has come that is to come, however slow the machine is."""
 Main = Callable[[], Coroutine[Any, Any, Any]]
 
 
@@ -23,6 +24,13 @@ def on_both(main: Main) -> Any:
     real, virtual = asyncio.run(main()), run(main(), Network())
     assert virtual == real
     return real
+
+
+async def settled() -> None:
+    """Wait until what is on its way has come."""
+    await asyncio.sleep(PAUSE_S)
+    for _ in range(ROUNDS):
+        await asyncio.sleep(0)
 
 
 class End(asyncio.Protocol):
@@ -73,18 +81,18 @@ async def joined(*, keeps_open: bool = False) -> tuple[End, End, asyncio.Server]
     address = server.sockets[0].getsockname()
     _, client = await loop.create_connection(lambda: End(keeps_open=keeps_open), *address)
     there = await accepted
-    await asyncio.sleep(PAUSE_S)
+    await settled()
     return client, there, server
 
 
 async def told(client: End, there: End, server: asyncio.Server) -> list[list[object]]:
-    await asyncio.sleep(PAUSE_S)
+    await settled()
     seen = [list(client.told), list(there.told)]
     for end in (client, there):
         with suppress(AttributeError):  # asyncio 3.11 where it was closed already
             end.transport.abort()
     server.close()
-    await asyncio.sleep(PAUSE_S)
+    await settled()
     return seen
 
 
@@ -113,7 +121,7 @@ def test_closing_with_something_unread_is_a_reset() -> None:
         client, there, server = await joined()
         there.transport.pause_reading()
         client.transport.write(b"x")
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         there.transport.close()
         return await told(client, there, server)
 
@@ -126,7 +134,7 @@ def test_a_reader_that_pauses_hears_nothing_of_the_end() -> None:
         client.transport.pause_reading()
         there.transport.write(b"x")
         there.transport.close()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         before = list(client.told)
         client.transport.resume_reading()
         return before, await told(client, there, server)
@@ -138,9 +146,9 @@ def test_writing_to_a_socket_that_is_gone_fails_the_second_time() -> None:
     async def main() -> object:
         client, there, server = await joined(keeps_open=True)
         there.transport.abort()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         client.transport.write(b"x")
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         before = list(client.told)
         client.transport.write(b"x")
         return before, await told(client, there, server)
@@ -152,7 +160,7 @@ def test_half_closed_connections_still_carry_the_other_half() -> None:
     async def main() -> object:
         client, there, server = await joined(keeps_open=True)
         client.transport.write_eof()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         there.transport.write(b"x" * 10)
         there.transport.close()
         return await told(client, there, server)
@@ -166,12 +174,12 @@ def test_a_writer_is_held_up_while_nobody_reads_and_nothing_is_lost() -> None:
         client.transport.pause_reading()
         for _ in range(64):
             there.transport.write(b"x" * 2**20)
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         waits = there.transport.get_write_buffer_size() > 2**20
         client.transport.resume_reading()
         async with asyncio.timeout(20):
-            while client.size < 64 * 2**20:  # noqa: ASYNC110 - the transport tells nobody
-                await asyncio.sleep(PAUSE_S)
+            while client.size < 64 * 2**20:
+                await settled()
         return waits, there.pauses, await told(client, there, server)
 
     assert on_both(main) == (True, 1, [["data"], []])
@@ -182,9 +190,9 @@ def test_what_an_abort_leaves_unwritten_is_lost_and_the_end_is_clean() -> None:
         client, there, server = await joined()
         client.transport.pause_reading()
         there.transport.write(b"x" * 2**25)
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         there.transport.abort()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         client.transport.resume_reading()
         seen = await told(client, there, server)
         return client.size < 2**25, seen
@@ -198,10 +206,10 @@ def test_a_poll_of_the_socket_sees_what_the_event_loop_has_not_seen() -> None:
         client.transport.pause_reading()
         seen = [polled(client)]
         there.transport.write(b"x")
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         seen.append(polled(client))
         there.transport.close()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         seen.append(polled(client))
         await told(client, there, server)
         return seen
@@ -261,10 +269,10 @@ def test_a_cut_comes_after_exactly_so_many_bytes() -> None:
         address = server.sockets[0].getsockname()
         network.link(address).cuts.append(Cut(after, by_reset=by_reset))
         _, client = await loop.create_connection(End, *address)
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         for _ in range(10):
             there.transport.write(b"x" * 7)
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         server.close()
         return client.size, client.told[-1], there.told
 
@@ -284,7 +292,7 @@ def test_a_stall_loses_nothing_and_keeps_the_order() -> None:
         await asyncio.sleep(3600)
         assert client.told == []
         link.resume()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         assert (client.size, client.told) == (2, ["data", "eof", "NoneType"])
 
     run(main(), Network())
@@ -307,7 +315,7 @@ def test_a_connect_into_a_hole_hangs_as_long_as_linux_tries() -> None:
         took_s = round(loop.time() - began_s, 2)
         transport.abort()
         server.close()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         return took_s
 
     assert run(main(heals_s=None), Network()) == -1.0
@@ -325,7 +333,7 @@ def test_names_are_looked_up_in_the_networks_own_list() -> None:
         name: str = transport.get_extra_info("peername")[0]
         transport.abort()
         server.close()
-        await asyncio.sleep(PAUSE_S)
+        await settled()
         return name
 
     assert run(main(), Network()) == "127.0.1.2"
