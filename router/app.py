@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import random
-import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,7 +35,7 @@ from router.settings import Settings
 from router.tls import TlsTable
 from router.trials import trying
 from router.upstream import Upstream
-from router.worker import Worker
+from router.worker import Worker, own_name
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 LOOPBACK = "127.0.0.1"
@@ -101,7 +100,8 @@ async def running(
             journal,
             clock=clock,
             intake=intake,
-            via=f"pooldrill-{secrets.token_hex(4)}",
+            via=own_name() if worker is None else worker.name,
+            worker=None if worker is None else worker.index,
             on_first_byte=on_first_byte,
         )
         models = Models(policy, upstream, settings.shell.models_timeout_s)

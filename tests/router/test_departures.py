@@ -106,3 +106,37 @@ async def test_while_a_pool_reads_nothing_of_a_large_body(tmp_path: Path) -> Non
                 await gone.wait()
         (row,) = router.rows()
         assert row.outcome == ("unknown", "client_left", None)
+
+
+async def test_while_it_reads_nothing_of_its_answer(tmp_path: Path) -> None:
+    """The pool's connection is paused then, so nothing that happens there could tell."""
+
+    async def endless_bytes(call: raw_pool.Call) -> None:
+        leaving = asyncio.ensure_future(call.until_client_leaves())
+        with contextlib.suppress(ConnectionError):
+            await call.say(raw_pool.head(200, "Content-Type: text/plain", "Transfer-Encoding: chunked"))
+            while True:
+                await call.chunk(bytes(2**18))
+        await leaving
+
+    async with RawPool(endless_bytes) as pool, live(tmp_path, pool.url, rules=LONG) as router:
+        async with client(router, limit=1024):
+            connections = router.app.public._server.connections if router.app.public._server else []
+            await until(lambda: any(connection.writing_paused for connection in connections))
+        await until(lambda: pool.departures, LEAVES_WITHIN_S)
+        await until(lambda: left(router, 1), LEAVES_WITHIN_S)
+    (row,) = router.rows()
+    assert row.outcome == ("answered", "client_left", 200)
+
+
+async def test_between_the_head_of_an_answer_and_its_body(tmp_path: Path) -> None:
+    async def head_alone(call: raw_pool.Call) -> None:
+        await call.say(raw_pool.head(200, "Content-Type: text/event-stream", "Transfer-Encoding: chunked"))
+        await call.until_client_leaves()
+
+    async with RawPool(head_alone) as pool, live(tmp_path, pool.url, rules=LONG) as router:
+        async with client(router) as reader:
+            await reader.readuntil(b"\r\n\r\n")
+        await until(lambda: pool.departures, LEAVES_WITHIN_S)
+        await until(lambda: left(router, 1), LEAVES_WITHIN_S)
+    assert [row.outcome for row in router.rows()] == [("answered", "client_left", 200)]

@@ -1,7 +1,9 @@
 """Answers pass byte for byte, bounded in memory, and end as they ended at the pool."""
 
 import asyncio
+import contextlib
 import random
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -233,3 +235,172 @@ async def test_an_early_answer_ends_the_upload_and_is_passed_on(tmp_path: Path) 
             answered.set()
         assert (told.status, told.code) == (413, "early")
     assert [row.outcome for row in router.rows()] == [("answered", "", 413)]
+
+
+@pytest.mark.parametrize("size", [100_000, 20_000_000])
+@pytest.mark.parametrize("keep_open_s", [0.0, 0.05])
+async def test_an_early_answer_is_passed_on_though_the_pool_hangs_up_on_the_rest(
+    keep_open_s: float, size: int, tmp_path: Path
+) -> None:
+    """Closing with bytes unread resets the connection; what was said before is there all the same."""
+
+    hung_up = 0
+
+    async def refuses_by_the_head_alone(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal hung_up
+        await reader.readuntil(b"\r\n\r\n")
+        body = b'{"error": {"message": "too long", "code": "early"}}'
+        writer.write(head(413, f"Content-Length: {len(body)}", "Connection: close") + body)
+        await asyncio.sleep(keep_open_s)
+        writer.transport.abort()
+        hung_up += 1
+
+    server = await asyncio.start_server(refuses_by_the_head_alone, "127.0.0.1", 0, limit=1024)
+    async with server:
+        host, port = server.sockets[0].getsockname()
+        async with live(tmp_path, f"http://{host}:{port}") as router:
+            for _ in range(10):
+                told = await router.post(b'{"model": "m", "text": "' + b"x" * size + b'"}')
+                assert (told.status, told.code) == (413, "early")
+            await until(lambda: hung_up == 10)
+    assert [row.outcome for row in router.rows()] == [("answered", "", 413)] * 10
+
+
+async def test_interim_answers_are_not_passed_on(tmp_path: Path) -> None:
+    interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+    answer = head(200, f"Content-Length: {len(raw_pool.PLAIN)}") + raw_pool.PLAIN
+    async with RawPool(says(interim, answer, pause_s=0.02)) as pool, live(tmp_path, pool.url) as router:
+        told = await router.ask()
+        assert (told.status, told.body, "Link" in told.headers) == (200, raw_pool.PLAIN, False)
+
+
+async def test_interim_answers_do_not_make_a_first_byte(tmp_path: Path) -> None:
+    async def continues_for_ever(call: Call) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await call.say(b"HTTP/1.1 102 Processing\r\n\r\n")
+                await asyncio.sleep(0.02)
+
+    rules = RouterConfig(first_byte_timeout_s=0.3)
+    async with RawPool(continues_for_ever) as pool, live(tmp_path, pool.url, rules=rules) as router:
+        told = await router.ask()
+        assert (told.status, told.code) == (504, "pool_timeout")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        head(101, "Upgrade: websocket", "Connection: upgrade"),
+        b"HTTP/1.1 200 OK\r\nX: " + b"a" * 2**20 + b"\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n" + b"X: 1\r\n" * 2**17 + b"\r\n",
+        head(200, "Content-Length: 2", "Content-Length: 3") + b"ok",
+        head(200, "Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+    ],
+    ids=["101", "long header", "many headers", "two lengths", "odd coding"],
+)
+async def test_a_head_that_is_none_is_a_fault_of_protocol(answer: bytes, tmp_path: Path) -> None:
+    async def behave(call: Call) -> None:
+        with contextlib.suppress(ConnectionError):
+            await call.say(answer)
+            await call.until_client_leaves()
+
+    async with RawPool(behave) as pool, live(tmp_path, pool.url) as router, asyncio.timeout(5):
+        told = await router.ask()
+        assert (told.status, told.code) == (503, "maybe_running")
+    assert [row.outcome for row in router.rows()] == [("unknown", "protocol", None)]
+
+
+async def test_a_head_without_an_end_is_a_fault_of_protocol(tmp_path: Path) -> None:
+    async def endless_head(call: Call) -> None:
+        with contextlib.suppress(ConnectionError):
+            await call.say(b"HTTP/1.1 200 OK\r\n")
+            while True:
+                await call.say(b"X: " + b"a" * 1000 + b"\r\n")
+
+    async with RawPool(endless_head) as pool, live(tmp_path, pool.url) as router, asyncio.timeout(5):
+        assert (await router.ask()).code == "maybe_running"
+    assert [row.outcome for row in router.rows()] == [("unknown", "protocol", None)]
+
+
+async def test_trailers_are_dropped_and_the_connection_is_used_again(tmp_path: Path) -> None:
+    async def with_trailers(call: Call) -> None:
+        await call.say(head(200, CHUNKED) + b"2\r\nok\r\n0\r\nX-Trailer: 1\r\n\r\n")
+
+    async with RawPool(with_trailers, keep=True) as pool, live(tmp_path, pool.url) as router:
+        for _ in range(2):
+            assert (await router.ask()).body == b"ok"
+        assert pool.connections == 1
+
+
+async def test_an_answer_with_both_framings_is_read_by_its_chunks(tmp_path: Path) -> None:
+    answer = head(200, "Content-Length: 5", CHUNKED) + b"2\r\nok\r\n0\r\n\r\n"
+    async with RawPool(says(answer), keep=True) as pool, live(tmp_path, pool.url) as router:
+        for _ in range(2):
+            told = await router.ask()
+            assert (told.body, "Content-Length" in told.headers) == (b"ok", False)
+        assert pool.connections == 2, "such a connection is not used again"
+
+
+async def test_fifty_slow_clients_get_every_byte_before_the_break(tmp_path: Path) -> None:
+    events = b"".join(raw_pool.TOKENS) * 10
+
+    async def all_at_once_then_gone(call: Call) -> None:
+        await call.say(head(200, SSE, CHUNKED) + b"%x\r\n%b\r\n" % (len(events), events))
+
+    rules = RouterConfig(cooldown=False)
+    async with RawPool(all_at_once_then_gone) as pool, live(tmp_path, pool.url, rules=rules) as router:
+        for _ in range(50):
+            async with client(router) as reader:
+                await asyncio.sleep(0.01)
+                received = await reader.read(-1)
+            assert received.endswith(b"\r\n\r\n%x\r\n%b\r\n" % (len(events), events))
+
+
+async def test_a_client_that_never_reads_costs_little_memory(tmp_path: Path) -> None:
+    """Of 200 MB that the pool would send."""
+    piece, sent = bytes(2**20), 0
+
+    async def two_hundred_megabytes(call: Call) -> None:
+        nonlocal sent
+        await call.say(head(200, "Content-Type: text/plain", f"Content-Length: {200 * len(piece)}"))
+        for _ in range(200):
+            await call.say(piece)
+            sent += len(piece)
+
+    async with RawPool(two_hundred_megabytes) as pool, live(tmp_path, pool.url) as router:
+        await router.ask(path="/healthz")
+        tracemalloc.start()
+        try:
+            async with client(router, limit=1024):
+                before = -1
+                while sent != before or not sent:
+                    before = sent
+                    await asyncio.sleep(0.3)
+                held, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert sent < 100 * 2**20
+    assert peak < 8_000_000, f"{held} bytes held, {peak} at most"
+
+
+@pytest.mark.parametrize("count", [100_000, pytest.param(1_000_000, marks=pytest.mark.slow)])
+async def test_a_stream_of_tiny_events_leaves_nothing_behind(count: int, tmp_path: Path) -> None:
+    event = b"3\r\na\n\n\r\n"
+
+    async def tiny_events(call: Call) -> None:
+        await call.say(head(200, SSE, CHUNKED))
+        for _ in range(count // 100):
+            await call.say(event * 100)
+        await call.say(b"0\r\n\r\n")
+
+    async with RawPool(tiny_events) as pool, live(tmp_path, pool.url) as router, client(router) as reader:
+        tail = await reader.read(2**10)
+        tracemalloc.start()
+        try:
+            begun, most = tracemalloc.get_traced_memory()[0], 0
+            while not tail.endswith(b"0\r\n\r\n"):
+                tail = (tail + await reader.read(2**16))[-5:]
+                most = max(most, tracemalloc.get_traced_memory()[0] - begun)
+        finally:
+            tracemalloc.stop()
+        assert most < 2_000_000

@@ -38,9 +38,11 @@ def world_of(seed: int) -> World:
     pools = tuple(_pools(rng))
     frontends = [frontend.name for pool in pools for frontend in pool.frontends]
     latency_s = rng.choice((0.0001, 0.0005, 0.002, 0.01))
+    first = _publish(rng, pools, 0.0) if rng.random() < 0.1 else None
     return World(
         seed=seed,
         pools=pools,
+        first=first,
         rules=_rules(rng, pools),
         shell=_shell(rng, seed),
         events=tuple(sorted(_events(rng, pools, frontends, latency_s), key=lambda event: event.at_s)),
@@ -109,7 +111,7 @@ def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str], l
         cut = Cut(after_bytes=_some_bytes(rng), downstream=rng.random() < 0.6, by_reset=rng.random() < 0.5)
         yield NextCut(at_s=rng.uniform(0, span_s), frontend=rng.choice(frontends), cut=cut)
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
-        yield _publish(rng, pools, span_s)
+        yield _publish(rng, pools, rng.uniform(0, span_s))
     if rng.random() < 0.25:
         yield Signal(at_s=rng.uniform(0, span_s * 1.2), again_s=rng.choice((None, None, 0.0, 0.1)))
 
@@ -182,8 +184,10 @@ def _trouble(rng: random.Random, frontends: list[str], span_s: float) -> Trouble
     )
 
 
-def _publish(rng: random.Random, pools: tuple[Pool, ...], span_s: float) -> Publish:
+def _publish(rng: random.Random, pools: tuple[Pool, ...], at_s: float) -> Publish:
     names = [pool.name for pool in pools]
     listed = tuple(name for name in names if rng.random() < 0.7)
     draining = tuple(name for name in listed if rng.random() < 0.2)
-    return Publish(at_s=rng.uniform(0, span_s), pools=listed, draining=draining)
+    frontends = [frontend.name for pool in pools for frontend in pool.frontends]
+    without = tuple(name for name in frontends if rng.random() < 0.2)
+    return Publish(at_s=at_s, pools=listed, draining=draining, without=without)

@@ -126,6 +126,21 @@ class Publish:
     at_s: float
     pools: tuple[str, ...]
     draining: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """Frontends that their pools have no longer, or not yet."""
+
+    def listed(self, pools: Iterable[Pool]) -> list[Pool]:
+        """Return the list that it stands for, made of all pools that there are."""
+        return [
+            Pool(
+                pool.name,
+                tuple(one for one in pool.frontends if one.name not in self.without),
+                pool.models,
+                draining=pool.name in self.draining,
+            )
+            for pool in pools
+            if pool.name in self.pools
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +161,8 @@ class World:
     seed: int
     pools: tuple[Pool, ...]
     events: tuple[Event, ...]
+    first: Publish | None = None
+    """What of the pools the router is told at its start; None: all of them."""
     rules: RouterConfig = field(default_factory=RouterConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     latency_s: float = 0.0002
@@ -153,6 +170,11 @@ class World:
     tick_s: float = 0.0
     mixes: bool = False
     """What is ready at one time is taken in a mixed order."""
+
+    @property
+    def first_pools(self) -> tuple[Pool, ...]:
+        """Return the pools that the router is told at its start."""
+        return self.pools if self.first is None else tuple(p for p in self.first.listed(self.pools) if p.frontends)
 
     @property
     def asks(self) -> list[Ask]:

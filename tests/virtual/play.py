@@ -18,7 +18,7 @@ from unittest import mock
 import msgspec
 
 from router import app
-from router.core.topology import Catalog, Pool
+from router.core.topology import Catalog
 from router.send_log import SendRow
 from router.settings import Settings
 from scenarios.world.streams import stream
@@ -218,7 +218,7 @@ class _Play:
 
     async def _router(self) -> None:
         settings = Settings(
-            pools=self.world.pools,
+            pools=self.world.first_pools,
             rules=self.world.rules,
             shell=self.world.shell,
             host=ROUTER[0],
@@ -287,14 +287,7 @@ class _Play:
 
     def _publish(self, event: Publish) -> None:
         if self.app is not None:
-            self.app.policy.publish(Catalog(self._listed(event)))
-
-    def _listed(self, event: Publish) -> list[Pool]:
-        return [
-            Pool(pool.name, pool.frontends, pool.models, draining=pool.name in event.draining)
-            for pool in self.world.pools
-            if pool.name in event.pools
-        ]
+            self.app.policy.publish(Catalog(event.listed(self.world.pools)))
 
     def _signal(self) -> None:
         observed = self.observed
