@@ -93,7 +93,7 @@ async def running(
         policy.usable.on_standing = journal.standing
         policy.alarms.on_event = journal.alarm
         await last_to_first.enter_async_context(trying(policy, upstream))
-        intake = Intake(settings.shell)
+        intake = Intake(settings.shell, workers=settings.workers)
         chat = Chat(
             policy,
             upstream,

@@ -79,13 +79,16 @@ def check_head(request: web.BaseRequest, bytes_max: int) -> None:
 
 
 class Intake:
-    """Reads bodies within the bounds of the settings; all that is held at one time is counted in `buffered`."""
+    """Reads bodies within the bounds of the settings; all that is held at one time is counted in `buffered`.
 
-    def __init__(self, shell: ShellConfig) -> None:
+    Of several `workers` each has its share of the bytes, and room for one body at least.
+    """
+
+    def __init__(self, shell: ShellConfig, *, workers: int = 1) -> None:
         self._bytes_max = shell.body_bytes_max
         self._whole_s = shell.body_timeout_s
         self._idle_s = shell.body_idle_timeout_s
-        self.buffered = BufferedBytes(shell.buffered_bytes_max)
+        self.buffered = BufferedBytes(max(shell.body_bytes_max, shell.buffered_bytes_max // workers))
 
     async def read(self, request: web.BaseRequest, hold: Hold, *, until_s: float, deadline_s: float) -> bytes:
         """Check the head, then read the whole body, until `until_s` on the loop's clock. Raises Refused.

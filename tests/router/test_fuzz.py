@@ -16,7 +16,7 @@ from tests.router.live import Live, live
 from tests.router.raw_pool import Call, RawPool, head, ok
 from tests.router.wire import Answer, wire
 
-AT_ONCE = 200
+AT_ONCE = 100
 EXPLAINED = {Code.DEADLINE, Code.POOL_TIMEOUT, Code.LOOP_DETECTED}
 """What the router may say with a status of 500 or above while its pool is well."""
 SLOW_S = 0.1
