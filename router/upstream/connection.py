@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from router.core.bounds import Bounds, Phase
+from router.core.clock import Clock
 from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.faults import Late, Lost, NotHttp
@@ -40,13 +41,16 @@ class Connection(asyncio.Protocol):
     """A connection to `origin`; `on_end` is told when it has ended."""
 
     __slots__ = (
-        "_bounds", "_held_bytes", "_loop", "_on_end", "_on_written", "_phase", "_poll", "_reader", "_rest",
+        "_bounds", "_held_bytes", "_loop", "_now", "_on_end", "_on_written", "_phase", "_poll", "_reader", "_rest",
         "_since_s", "_taker", "_timer", "_unsent_bytes", "_waiter", "_writing_paused", "closed", "failure",
         "idle_until_s", "origin", "stopped", "transport", "used",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, on_end: "Callable[[Connection], None]") -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, origin: Origin, on_end: "Callable[[Connection], None]"
+    ) -> None:
         self._loop = loop
+        self._now = clock.monotonic
         self._on_end = on_end
         self.origin = origin
         self.transport: asyncio.Transport | None = None
@@ -83,7 +87,7 @@ class Connection(asyncio.Protocol):
         self._bounds = bounds
         self._on_written = on_written
         self._reader.begin()
-        self._phase, self._since_s = Phase.UPLOAD, self._loop.time()
+        self._phase, self._since_s = Phase.UPLOAD, self._now()
         if len(body) <= PIECE_BYTES:
             transport.write(head + body)
         else:
@@ -136,7 +140,7 @@ class Connection(asyncio.Protocol):
         """Read again."""
         if self.transport is not None and self.stopped:
             self.stopped = False
-            self._since_s = self._loop.time()
+            self._since_s = self._now()
             self.transport.resume_reading()
             self._watch()
 
@@ -202,7 +206,8 @@ class Connection(asyncio.Protocol):
             self.cut()
             return
         reader = self._reader
-        self._since_s = self._loop.time() if self._phase is Phase.BODY else self._since_s
+        if self._phase is Phase.BODY:
+            self._since_s = self._now()
         try:
             reader.feed(data)
         except NotHttp as fault:
@@ -233,7 +238,8 @@ class Connection(asyncio.Protocol):
         """Write the next piece: everything before it has gone."""
         self._writing_paused = False
         if self._phase is not Phase.IDLE:
-            self._since_s = self._loop.time() if self._phase is Phase.UPLOAD else self._since_s
+            if self._phase is Phase.UPLOAD:
+                self._since_s = self._now()
             self._write_on()
 
     # ---- inside
@@ -262,7 +268,7 @@ class Connection(asyncio.Protocol):
             told, self._on_written = self._on_written, None
             told()
         if self._phase is Phase.UPLOAD:
-            self._phase, self._since_s = Phase.HEAD, self._loop.time()
+            self._phase = Phase.HEAD
             self._watch()
 
     def _hold(self, size: int) -> None:
@@ -270,7 +276,7 @@ class Connection(asyncio.Protocol):
         if self._reader.head is None:
             return
         if self._phase is not Phase.BODY:
-            self._phase, self._since_s = Phase.BODY, self._loop.time()
+            self._phase, self._since_s = Phase.BODY, self._now()
             self._watch()
         self._held_bytes += size
         if self._held_bytes > HELD_BYTES_MAX:
@@ -301,7 +307,7 @@ class Connection(asyncio.Protocol):
         """See to it that the timer fires no later than the next bound is reached."""
         due_s = self.idle_until_s if self._bounds is None else self._bounds.next(self._phase, self._since_s)[0]
         if self._phase is Phase.UPLOAD and self._bounds is not None:
-            due_s = min(due_s, self._loop.time() + self._bounds.limits.upload_s / UPLOAD_LOOKS)
+            due_s = min(due_s, self._now() + self._bounds.limits.upload_s / UPLOAD_LOOKS)
         if self._timer is None or due_s < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
@@ -312,7 +318,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = self._loop.time()
+        now = self._now()
         if self._bounds is None:
             if now >= self.idle_until_s:
                 self.cut()
