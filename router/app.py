@@ -5,7 +5,6 @@ import gc
 import logging
 import os
 import random
-import secrets
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -36,7 +35,7 @@ from router.settings import Settings
 from router.tls import TlsTable
 from router.trials import trying
 from router.upstream import Upstream
-from router.worker import Worker
+from router.worker import Worker, own_name
 
 FORWARDED = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
 LOOPBACK = "127.0.0.1"
@@ -94,14 +93,15 @@ async def running(
         policy.usable.on_standing = journal.standing
         policy.alarms.on_event = journal.alarm
         await last_to_first.enter_async_context(trying(policy, upstream))
-        intake = Intake(settings.shell)
+        intake = Intake(settings.shell, workers=settings.workers)
         chat = Chat(
             policy,
             upstream,
             journal,
             clock=clock,
             intake=intake,
-            via=f"pooldrill-{secrets.token_hex(4)}",
+            via=own_name() if worker is None else worker.name,
+            worker=None if worker is None else worker.index,
             on_first_byte=on_first_byte,
         )
         models = Models(policy, upstream, settings.shell.models_timeout_s)

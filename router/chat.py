@@ -33,7 +33,8 @@ class Chat:
     """Forwards inference requests.
 
     `via` is this router's own name, another one at each start: by it the router recognises a loop, and names requests
-    that have no id. `on_first_byte` is told after how many seconds the first byte of an answer was passed on.
+    that have no id. The processes of one router share it; `worker` tells the names that they give apart.
+    `on_first_byte` is told after how many seconds the first byte of an answer was passed on.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class Chat:
         clock: Clock,
         intake: Intake,
         via: str,
+        worker: int | None = None,
         on_first_byte: Callable[[float], None],
     ) -> None:
         self._policy = policy
@@ -54,7 +56,8 @@ class Chat:
         self._intake = intake
         self._via = via
         self._on_first_byte = on_first_byte
-        self._unnamed = (f"{via}-{number}" for number in count(1))
+        name = via if worker is None else f"{via}-{worker}"
+        self._unnamed = (f"{name}-{number}" for number in count(1))
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""

@@ -12,7 +12,7 @@ import io
 from contextlib import suppress
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from router import headers
 from router.buffered import BufferedBytes, Hold
@@ -79,13 +79,16 @@ def check_head(request: web.BaseRequest, bytes_max: int) -> None:
 
 
 class Intake:
-    """Reads bodies within the bounds of the settings; all that is held at one time is counted in `buffered`."""
+    """Reads bodies within the bounds of the settings; all that is held at one time is counted in `buffered`.
 
-    def __init__(self, shell: ShellConfig) -> None:
+    Of several `workers` each has its share of the bytes, and room for one body at least.
+    """
+
+    def __init__(self, shell: ShellConfig, *, workers: int = 1) -> None:
         self._bytes_max = shell.body_bytes_max
         self._whole_s = shell.body_timeout_s
         self._idle_s = shell.body_idle_timeout_s
-        self.buffered = BufferedBytes(shell.buffered_bytes_max)
+        self.buffered = BufferedBytes(max(shell.body_bytes_max, shell.buffered_bytes_max // workers))
 
     async def read(self, request: web.BaseRequest, hold: Hold, *, until_s: float, deadline_s: float) -> bytes:
         """Check the head, then read the whole body, until `until_s` on the loop's clock. Raises Refused.
@@ -94,16 +97,15 @@ class Intake:
         """
         check_head(request, self._bytes_max)
         hold.grow_to(request.content_length or 0)
-        content = request.content
-        if content.is_eof():
-            body = await content.readany()
-            self._grown(hold, len(body))
-            return body
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= (1, 1):
-            with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
-                await request.writer.write(_CONTINUE)
-            request.writer.output_size = 0  # the answer proper has not begun
         try:
+            if request.content.is_eof():
+                body = await request.content.readany()
+                self._grown(hold, len(body))
+                return body
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+                with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
+                    await request.writer.write(_CONTINUE)
+                request.writer.output_size = 0  # the answer proper has not begun
             return await self._pieces(request, hold, (until_s, f"within the deadline of {deadline_s:g} s"))
         except BodyBroken:
             raise Refused(Code.BAD_REQUEST, "The framing of the body is not HTTP/1.1.") from None

@@ -20,8 +20,8 @@ class ShellConfig:
     body_bytes_max: int = 64 * 2**20
     """Largest request body; a larger one is answered 413, early where its length is declared."""
     buffered_bytes_max: int = 2**30
-    """Bytes of the bodies of all requests together; one that does not fit is answered 503. A declared length counts
-    from the start."""
+    """Bytes of the bodies of all requests together, shared evenly by workers; one that does not fit is answered 503. A
+    declared length counts from the start."""
     body_timeout_s: float = 120.0
     """Longest time in which a request's body must have come whole; else 408."""
     body_idle_timeout_s: float = 20.0
@@ -31,7 +31,7 @@ class ShellConfig:
     keep_alive_timeout_s: float = 75.0
     """How long a client's idle connection is kept."""
     connections_max: int = 16_384
-    """Connections of clients at one time; one too many is answered 503 and closed."""
+    """Connections of clients at one time, of each worker; one too many is answered 503 and closed."""
     reuse_idle_s: float = 4.0
     """How long an idle connection to a pool is kept for reuse; 0: never. Keep it below the pool's own idle time
     (uvicorn and vLLM close after 5 s), else requests run into connections that the pool is just closing."""

@@ -27,7 +27,7 @@ from router.ending import END, HURRY
 from router.log import EventLog
 from router.settings import Settings
 from router.shared_port import reserved
-from router.worker import Worker
+from router.worker import Worker, own_name
 
 RESTART_PAUSE_S = 0.1
 RESTART_PAUSE_S_MAX = 10.0
@@ -70,6 +70,7 @@ class Supervisor:
         self._lifeline = self._at_supervisor = -1
         self._signals = -1
         self._port = settings.port
+        self._name = own_name()
         self._said_ready = False
         self._failed = False
 
@@ -197,6 +198,7 @@ class Supervisor:
                 Worker(
                     index=process.index,
                     count=len(self._processes),
+                    name=self._name,
                     port=self._port,
                     lifeline=self._lifeline,
                     ready=ready_fd,

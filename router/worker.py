@@ -1,6 +1,7 @@
 """What a worker process has from its supervisor, and what of the settings is its own."""
 
 import os
+import secrets
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,12 +10,19 @@ import msgspec
 from router.settings import Settings
 
 
+def own_name() -> str:
+    """Return a name for a router, another one at each start."""
+    return f"pooldrill-{secrets.token_hex(4)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """One of `count` processes that share a port; `index` is from 0 on."""
 
     index: int
     count: int
+    name: str
+    """What all of them call themselves, so that a request that comes back to another of them is recognised."""
     port: int
     """The shared port, chosen by the supervisor where any was asked for."""
     lifeline: int

@@ -34,10 +34,17 @@ def of_record(record: Record) -> History:
         attempts=_attempts(record, requests, rows),
         pools=names,
         faults=tuple(_fault(fault, names) for fault in record.faults),
-        end_s=max([record.scenario.duration_s, *(operation.t_end for operation in order)]),
+        end_s=_end_s(record),
         warm_up_s=record.scenario.warm_up_s,
         lacks=_lacks(record),
     )
+
+
+def _end_s(record: Record) -> float:
+    """Return when the run stopped: the last that was seen of anything, or its planned end."""
+    ends = [operation.t_end for operation in record.operations]
+    seen = [*(event.t for event in record.pool_events), *(sample.t for sample in record.samples)]
+    return max([record.scenario.duration_s, *ends, *seen])
 
 
 def _fault(fault: Fault, pools: tuple[str, ...]) -> FaultSpan:

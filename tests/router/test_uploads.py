@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from router.core.config import RouterConfig
+from router.intake import Intake
 from router.settings import ShellConfig
 from tests.router.framing_corpus import BODY, CHUNKED, HOST, LENGTH, POST, head
 from tests.router.live import Live, live, until
@@ -15,7 +16,9 @@ from tests.router.raw_pool import BlackHole, RawPool, Refusing, ok, silent
 from tests.router.wire import Wire, wire
 
 SIZES = (64 * 2**10, 2**20, 20 * 2**20)
-PATIENT = RouterConfig(connect_timeout_s=30.0, deadline_s=60.0, idle_timeout_s=60.0, patience_s=0.2)
+PATIENT = RouterConfig(
+    connect_timeout_s=30.0, connect_slow_s=30.0, deadline_s=60.0, idle_timeout_s=60.0, patience_s=0.2
+)
 
 
 def body_of(size: int) -> bytes:
@@ -88,6 +91,12 @@ async def test_a_body_that_does_not_fit_is_refused_and_the_others_go_on(declared
         assert router.app.policy.tally.client_requests == {("router_overloaded", 0): 1, ("200", 1): 1}
         (event,) = router.events
         assert (event["event"], event["code"]) == ("request_refused", "router_overloaded")
+
+
+def test_workers_share_the_bytes_and_each_has_room_for_one_body() -> None:
+    shell = ShellConfig(body_bytes_max=1_000, buffered_bytes_max=8_000)
+    bounds = [Intake(shell, workers=workers).buffered.bytes_max for workers in (1, 2, 8, 100)]
+    assert bounds == [8_000, 4_000, 1_000, 1_000]
 
 
 async def test_what_is_refused_before_it_is_whole_gives_back_what_it_held(tmp_path: Path) -> None:

@@ -116,6 +116,20 @@ async def test_requests_are_spread_and_everything_of_a_worker_is_its_own(tmp_pat
     assert not sends.exists()
 
 
+async def test_a_loop_is_recognised_by_whichever_worker_it_comes_back_to(tmp_path: Path) -> None:
+    sends = tmp_path / "sends.jsonl"
+    with ports_in_a_row(1) as (free,):
+        port = str(free.getsockname()[1])
+    itself = f"a=http://127.0.0.1:{port}"
+    argv = ["--port", port, "--workers", "3", "--no-cooldown", "--send-log", str(sends), "--pool", itself]
+    async with process(*argv, log=tmp_path / "log") as supervisor:
+        router = Running(supervisor, await ready(supervisor), tmp_path / "log")
+        assert {await router.ask(f"r-{number}") for number in range(12)} == {508}
+        supervisor.terminate()
+        assert await ended(supervisor) == 0
+    assert sum(len(ids_in(tmp_path / f"sends.jsonl.{index}")) for index in range(3)) == 12
+
+
 async def test_a_worker_that_is_killed_is_replaced_while_the_others_go_on(tmp_path: Path) -> None:
     async with RawPool(ok) as pool, workers(pool.url, tmp_path) as router:
         killed = router.workers[1]["pid"]
@@ -278,7 +292,7 @@ def test_what_of_the_settings_is_a_workers_own(tmp_path: Path) -> None:
 
 
 def mine(shared: Settings, index: int) -> Settings:
-    return Worker(index=index, count=3, port=shared.port, lifeline=-1, ready=-1).settings(shared)
+    return Worker(index=index, count=3, name="r", port=shared.port, lifeline=-1, ready=-1).settings(shared)
 
 
 def test_a_process_without_an_event_loop_has_the_same_clock() -> None:

@@ -104,6 +104,24 @@ def test_each_measure_of_a_run_that_can_be_counted_by_hand() -> None:
     ), "no recovery time: no window of 200 arrivals is whole"
 
 
+def test_what_was_cancelled_in_a_queue_has_left_it() -> None:
+    gone = replace(four().sends, work_s=floats([0, 2, nan, nan, 6, nan]), free_s=floats([2, 4, 5, nan, 8, nan]))
+    assert queue_at(replace(four(), sends=gone), floats([4.5, 5.5])).tolist() == [2, 1]
+
+
+def test_work_for_who_left_while_queued_is_for_nobody_from_its_begin() -> None:
+    early = replace(four().sends, left_s=floats([2, 1.5, 6, 3, 8, 3.5]))
+    history = replace(four(), sends=early)
+    assert measure(Measured(scenario(), history), "orphaned_share") == 2 / 8
+
+
+def test_a_censored_recovery_is_infinite() -> None:
+    run = arrivals(down_from_s=0.5, up_from_s=math.inf)
+    operations = Operations(t_s=run.t_s, first_s=run.t_s, end_s=run.t_s + 1, ok=run.good)
+    text = SCENARIO.replace("end_s = 100.0 }]", "end_s = 200.0 }]").replace("= 100.0", "= 200.0")
+    assert measure(Measured(scenario(text), replace(four(), operations=operations)), "recovery_s") == math.inf
+
+
 def test_the_warm_up_is_left_out() -> None:
     told = every_measure(Measured(scenario(), replace(four(), warm_up_s=1.5)))
     assert (told["operations"], told["send_amplification"], told["goodput"]) == (2, 1.5, 0.0)

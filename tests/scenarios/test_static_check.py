@@ -217,6 +217,26 @@ def test_a_budget_for_each_client_sees_a_part_of_the_load() -> None:
     assert "(10 budgets)" in finding.what
 
 
+def test_a_silent_pool_is_not_left_by_who_sends_again_only_what_was_unsent() -> None:
+    gateway = Stage(name="gateway", repeats=False, patience=Patience(retries=3, attempt_timeout_s=5, sleeps_s=(1.0,)))
+    figures = figures_of(Stack(name="one", title="One", stages=(gateway,)))
+    assert (figures.wait_hang_s, figures.wait_silent_s) == (21, 5)
+
+
+@pytest.mark.parametrize(("cancel", "finishes"), [("never", True), ("queue", False), ("service", False)])
+def test_a_queue_that_lets_go_of_who_left_is_not_full_of_them(cancel: str, finishes: bool) -> None:
+    stack = of_scenario(parse(LAYERED.replace('cancel = "never"', f'cancel = "{cancel}"'), Path("layered.toml")))
+    assert stack.stations[0].finishes_orphans is finishes
+
+
+def test_the_budget_of_an_inner_layer_sees_what_the_outer_ones_send_again() -> None:
+    """10 a second become 20 by one retry above: the floor of 10 a second is half a retry for each, not a whole one."""
+    inner = Stage(name="inner", budget="window", patience=Patience(retries=9))
+    outer = Stage(name="outer", patience=Patience(retries=1))
+    stack = Stack(name="two", title="Two", stages=(outer, inner), rate_rps=10)
+    assert figures_of(stack).entries_mean_max == pytest.approx(2 * (1 + 0.2 + 0.5))
+
+
 def test_a_hundred_clients_of_a_preset_have_a_hundred_budgets() -> None:
     one, hundred = (of_presets(["finagle"], rate_rps=1000.0, clients=clients) for clients in (1, 100))
     assert figures_of(one).entries_mean_max == pytest.approx(1.21)

@@ -49,6 +49,12 @@ def test_an_interval_covers_the_mean_as_often_as_it_says() -> None:
     assert covered / 1000 == pytest.approx(0.95, abs=0.02)
 
 
+def test_an_interval_of_three_by_hand() -> None:
+    interval = mean_interval([1.0, 2.0, 3.0])
+    assert interval.half_width == pytest.approx(4.30265 / math.sqrt(3), rel=1e-5)
+    assert (interval.low, interval.high) == pytest.approx((2 - 2.48414, 2 + 2.48414), abs=1e-4)
+
+
 def test_one_replication_tells_no_spread() -> None:
     interval = mean_interval([4.0])
     assert (interval.mean, interval.half_width, interval.narrow) == (4.0, math.inf, False)

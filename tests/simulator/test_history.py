@@ -3,15 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from scenarios.layers import Layer
 from scenarios.measures.checks import measured_of
+from scenarios.measures.history import floats
 from scenarios.measures.measured import Measured
 from scenarios.measures.of_record import of_record
 from scenarios.measures.scalars import every_measure, measure
+from scenarios.measures.series import queue_at
 from scenarios.record import read, record_path
-from scenarios.spec import Fault, Scenario, Slo
+from scenarios.spec import Fault, Scenario, Service, Slo
 from simulator.chain import run as run_chain
 from simulator.chain.run import record_of
 from simulator.history import history_of
@@ -39,8 +42,22 @@ def measured(scenario: Scenario) -> Measured:
     return Measured(scenario, history_of(run_chain(scenario)), history_of(run_chain(scenario, faults=False)))
 
 
-def test_columns_and_record_tell_the_same() -> None:
-    scenario = outage(100.0, until_s=60.0)
+def hole(**knobs: Any) -> Scenario:
+    """A gateway connects again and again to a pool that hangs, until it answers; there is more load than it can."""
+    return chain(
+        Layer(name="sdk", retries=1, attempt_timeout_s=30.0),
+        Layer(name="gateway", retries=2, attempt_timeout_s=1.5, timeout_covers="connect"),
+        rate_rps=20.0,
+        operations=1200,
+        pools=(pool(mean_s=0.06),),
+        faults=(Fault(kind="black_hole", pool="east", inject_s=10.0, clear_s=12.0),),
+        slo=Slo(total_s=5.0),
+        **knobs,
+    )
+
+
+@pytest.mark.parametrize("scenario", [outage(100.0, until_s=60.0), hole()], ids=["outage", "hole"])
+def test_columns_and_record_tell_the_same(scenario: Scenario) -> None:
     record = record_of(scenario)
     by_columns = every_measure(measured_of(record))
     by_rows = every_measure(Measured(scenario, of_record(record), measured_of(record).control))
@@ -86,3 +103,19 @@ def test_without_faults_nothing_is_amplified() -> None:
     control = Measured(scenario, history_of(run_chain(scenario, faults=False)))
     assert measure(control, "send_amplification") == 1.0
     assert measure(control, "orphaned_share") == 0.0
+
+
+def test_what_waits_when_the_model_stops_has_entered_a_queue() -> None:
+    history = history_of(run_chain(hole(horizon_s=61.0)))
+    waiting = history.sends.entered & np.isnan(history.sends.work_s)
+    assert queue_at(history, floats([history.end_s])).tolist() == [waiting.sum()]
+    assert waiting.sum() > 0
+
+
+def test_tokens_of_what_was_cancelled_are_counted_by_the_time_it_ran() -> None:
+    """A client leaves after 1 s of work of 4 s, so a quarter of the 40 tokens were made for nobody."""
+    service = Service(kind="tokens", first_token_s=0.1, token_gap_s=0.1, tokens=40)
+    scenario = chain(
+        Layer(name="sdk", attempt_timeout_s=1.0), rate_rps=1.0, operations=3, pools=(pool(slots=9, service=service),)
+    )
+    assert measure(Measured(scenario, history_of(run_chain(scenario))), "wasted_tokens") == pytest.approx(3 * 10)

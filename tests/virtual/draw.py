@@ -38,9 +38,11 @@ def world_of(seed: int) -> World:
     pools = tuple(_pools(rng))
     frontends = [frontend.name for pool in pools for frontend in pool.frontends]
     latency_s = rng.choice((0.0001, 0.0005, 0.002, 0.01))
+    first = _publish(rng, pools, 0.0) if rng.random() < 0.1 else None
     return World(
         seed=seed,
         pools=pools,
+        first=first,
         rules=_rules(rng, pools),
         shell=_shell(rng, seed),
         events=tuple(sorted(_events(rng, pools, frontends, latency_s), key=lambda event: event.at_s)),
@@ -93,6 +95,7 @@ def _rules(rng: random.Random, pools: tuple[Pool, ...]) -> RouterConfig:
 def _shell(rng: random.Random, seed: int) -> ShellConfig:
     return ShellConfig(
         reuse_idle_s=rng.choice((0.0, 0.05, 0.5, 4.0)),
+        models_timeout_s=rng.choice((0.1, 2.0)),
         drain_timeout_s=rng.choice((0.2, 1.0, 5.0)),
         body_bytes_max=rng.choice((20_000, 64 * 2**20)),
         seed=seed,
@@ -103,13 +106,17 @@ def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str], l
     span_s = rng.choice((0.05, 0.5, SPAN_S))
     for number in range(rng.randint(3, 12)):
         yield _ask(rng, number, span_s, latency_s)
+    for number in range(rng.choice((0, 0, 0, 1, 2))):
+        leaves_s = _moment(rng) if rng.random() < 0.3 else None
+        at_s = rng.uniform(0, span_s)
+        yield Ask(at_s=at_s, name=f"list{number}", lane=0, answer=Answer(), lists=True, leaves_s=leaves_s)
     for _ in range(rng.choice((0, 1, 2, 4, 6))):
         yield _trouble(rng, frontends, span_s)
     for _ in range(rng.choice((0, 0, 1, 3))):
         cut = Cut(after_bytes=_some_bytes(rng), downstream=rng.random() < 0.6, by_reset=rng.random() < 0.5)
         yield NextCut(at_s=rng.uniform(0, span_s), frontend=rng.choice(frontends), cut=cut)
     for _ in range(rng.choice((0, 0, 0, 1, 3))):
-        yield _publish(rng, pools, span_s)
+        yield _publish(rng, pools, rng.uniform(0, span_s))
     if rng.random() < 0.25:
         yield Signal(at_s=rng.uniform(0, span_s * 1.2), again_s=rng.choice((None, None, 0.0, 0.1)))
 
@@ -182,8 +189,10 @@ def _trouble(rng: random.Random, frontends: list[str], span_s: float) -> Trouble
     )
 
 
-def _publish(rng: random.Random, pools: tuple[Pool, ...], span_s: float) -> Publish:
+def _publish(rng: random.Random, pools: tuple[Pool, ...], at_s: float) -> Publish:
     names = [pool.name for pool in pools]
     listed = tuple(name for name in names if rng.random() < 0.7)
     draining = tuple(name for name in listed if rng.random() < 0.2)
-    return Publish(at_s=rng.uniform(0, span_s), pools=listed, draining=draining)
+    frontends = [frontend.name for pool in pools for frontend in pool.frontends]
+    without = tuple(name for name in frontends if rng.random() < 0.2)
+    return Publish(at_s=at_s, pools=listed, draining=draining, without=without)

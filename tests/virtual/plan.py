@@ -85,6 +85,8 @@ class Ask:
     """So long after it began the client closes its connection; None: it stays."""
     read_pause_s: float = 0.0
     """How long the client pauses after each read."""
+    lists: bool = False
+    """The client asks for the list of models, and for nothing else."""
 
 
 class What(StrEnum):
@@ -126,6 +128,21 @@ class Publish:
     at_s: float
     pools: tuple[str, ...]
     draining: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """Frontends that their pools have no longer, or not yet."""
+
+    def listed(self, pools: Iterable[Pool]) -> list[Pool]:
+        """Return the list that it stands for, made of all pools that there are."""
+        return [
+            Pool(
+                pool.name,
+                tuple(one for one in pool.frontends if one.name not in self.without),
+                pool.models,
+                draining=pool.name in self.draining,
+            )
+            for pool in pools
+            if pool.name in self.pools
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +163,8 @@ class World:
     seed: int
     pools: tuple[Pool, ...]
     events: tuple[Event, ...]
+    first: Publish | None = None
+    """What of the pools the router is told at its start; None: all of them."""
     rules: RouterConfig = field(default_factory=RouterConfig)
     shell: ShellConfig = field(default_factory=ShellConfig)
     latency_s: float = 0.0002
@@ -155,9 +174,19 @@ class World:
     """What is ready at one time is taken in a mixed order."""
 
     @property
+    def first_pools(self) -> tuple[Pool, ...]:
+        """Return the pools that the router is told at its start."""
+        return self.pools if self.first is None else tuple(p for p in self.first.listed(self.pools) if p.frontends)
+
+    @property
     def asks(self) -> list[Ask]:
-        """Return the requests."""
-        return [event for event in self.events if isinstance(event, Ask)]
+        """Return the requests for inference."""
+        return [event for event in self.events if isinstance(event, Ask) and not event.lists]
+
+    @property
+    def lists(self) -> list[Ask]:
+        """Return the requests for lists of models."""
+        return [event for event in self.events if isinstance(event, Ask) and event.lists]
 
     @property
     def signal(self) -> Signal | None:

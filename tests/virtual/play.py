@@ -18,7 +18,7 @@ from unittest import mock
 import msgspec
 
 from router import app
-from router.core.topology import Catalog, Pool
+from router.core.topology import Catalog
 from router.send_log import SendRow
 from router.settings import Settings
 from scenarios.world.streams import stream
@@ -45,6 +45,8 @@ class Observed:
     def __init__(self, world: World) -> None:
         self.world = world
         self.heard: dict[str, Heard] = {}
+        self.lists: dict[str, Heard] = {}
+        """What became of requests for lists of models."""
         self.served: list[Served] = []
         self.unknown_ids: list[str] = []
         self.rows: list[SendRow] = []
@@ -215,10 +217,12 @@ class _Play:
             by_lane[ask.lane].append(ask)
         for asks in by_lane.values():
             yield lane(asks, self.observed.heard, self.observed.start_s)
+        for ask in self.world.lists:
+            yield lane([ask], self.observed.lists, self.observed.start_s)
 
     async def _router(self) -> None:
         settings = Settings(
-            pools=self.world.pools,
+            pools=self.world.first_pools,
             rules=self.world.rules,
             shell=self.world.shell,
             host=ROUTER[0],
@@ -287,14 +291,7 @@ class _Play:
 
     def _publish(self, event: Publish) -> None:
         if self.app is not None:
-            self.app.policy.publish(Catalog(self._listed(event)))
-
-    def _listed(self, event: Publish) -> list[Pool]:
-        return [
-            Pool(pool.name, pool.frontends, pool.models, draining=pool.name in event.draining)
-            for pool in self.world.pools
-            if pool.name in event.pools
-        ]
+            self.app.policy.publish(Catalog(event.listed(self.world.pools)))
 
     def _signal(self) -> None:
         observed = self.observed

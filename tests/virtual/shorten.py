@@ -54,6 +54,12 @@ def report(seed: int, world: World, numbers: Sequence[int], breaches: Sequence[s
     """Return what is printed of a failing world: what is broken, what is left of it, and how to see it again."""
     command = f".venv/bin/python -m tests.virtual.rerun {seed} --keep {','.join(map(str, numbers))}"
     lines = [f"the world of seed {seed} breaks a law", *(f"  {breach}" for breach in breaches)]
-    lines += [f"  rules {world.rules}", f"  shell {world.shell}", f"  pools {world.pools}", "  events:"]
+    lines += [
+        f"  rules {world.rules}",
+        f"  shell {world.shell}",
+        f"  pools {world.pools}",
+        f"  first {world.first}",
+        "  events:",
+    ]
     lines += [f"    {number:2} {event}" for number, event in zip(numbers, world.events, strict=True)]
     return "\n".join([*lines, f"  again: {command}"])

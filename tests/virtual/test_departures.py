@@ -15,7 +15,7 @@ globals().update(rows_of(test_departures))
 
 LATENCY_S = 0.01
 STEP_S = 0.001
-MOMENTS = 120
+MOMENTS = 80
 """Moments at which the client leaves, each a round of the event loop after the other; they span the whole request."""
 
 

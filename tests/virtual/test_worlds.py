@@ -68,9 +68,9 @@ def test_a_world_runs_the_same_way_whatever_the_hash_seed() -> None:
     """Sets and dicts of objects are everywhere in asyncio and in aiohttp; none of them may decide what happens."""
     program = (
         "from tests.virtual.draw import world_of; from tests.virtual.play import play;"
-        "print([play(world_of(seed)).trace for seed in range(30)])"
+        "print([play(world_of(seed)).trace for seed in range(20)])"
     )
-    traces = {_output(program, hash_seed) for hash_seed in ("1", "2", "77")}
+    traces = {_output(program, hash_seed) for hash_seed in ("1", "77")}
     assert len(traces) == 1
 
 
