@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup python packages toxiproxy requirements demo test check lint types unit simulated scenarios soak \
-	coverage mutants bench-core clean distclean
+	coverage mutants validate bench-core bench-router bench-simulator clean distclean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -129,6 +129,9 @@ mutants: $(INSTALLED) ## mutants of one module of router/core against its playbo
 
 bench-core: $(INSTALLED) ## what one decision costs, against one bare aiohttp request
 	@$(BIN)/python -m tests.benchmarks.bench_core
+
+validate: $(INSTALLED) ## every number of theory that the model must hit; writes the table into simulator/README.md
+	@$(BIN)/python -m tests.validation
 
 clean: ## remove what runs and checks leave behind
 	rm -rf out .coverage* coverage.xml .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -34,6 +34,8 @@ LINGER_IDLE_S = 2.0
 """How long at most nothing may come meanwhile."""
 HEAD_BYTES_MAX = 128 * 2**10
 """Longest head that comes in more than one piece; one piece has at most 256 KiB."""
+AHEAD_BYTES_MAX = 2**20
+"""So many bytes may come while a request is under way whose own have all come; who sends more is cut off."""
 OVERLOADED_RETRY_S = 5
 """What a client over the number of connections is told to wait."""
 _LENGTH_DIGITS_MAX = 19
@@ -92,7 +94,7 @@ class Server(web.Server):
 class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
     """Handles the requests of one connection, one after the other."""
 
-    __slots__ = ("_broken", "_discarding", "_head_bytes", "_head_timer", "_heard_s", "_server")
+    __slots__ = ("_ahead_bytes", "_broken", "_discarding", "_head_bytes", "_head_timer", "_heard_s", "_server")
 
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
@@ -102,6 +104,7 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
         self._broken = False
         """Whether the framing of the body that is read now has broken."""
         self._heard_s = 0.0
+        self._ahead_bytes = 0
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -129,6 +132,8 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
             self._head_goes_on(data)
         elif self._head_timer is not None:
             self._head_ends()
+        elif self._current_request is not None and self._current_request.content.is_eof():
+            self._comes_ahead(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Forget everything."""
@@ -163,6 +168,7 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Answer, and let the answer be read."""
+        self._ahead_bytes = 0
         unread = not request.content.is_eof()
         if (unread or self._broken) and not resp.prepared:
             resp.force_close()
@@ -187,6 +193,14 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
         self._broken = True
         content.set_exception(BodyBroken())
         content.feed_eof()
+
+    def _comes_ahead(self, data: bytes) -> None:
+        """Count what comes before its turn. The parser holds it, and has no bound of its own worth the name."""
+        self._ahead_bytes += len(data)
+        if self._ahead_bytes > AHEAD_BYTES_MAX and self.transport is not None:
+            reason = f"More than {AHEAD_BYTES_MAX} bytes came while another request was under way."
+            self._server.front.on_refused(Code.HEADERS_TOO_LARGE, reason)
+            self.transport.abort()
 
     def _head_goes_on(self, data: bytes) -> None:
         if self._head_timer is None:

@@ -12,7 +12,7 @@ import io
 from contextlib import suppress
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from router import headers
 from router.buffered import BufferedBytes, Hold
@@ -94,16 +94,15 @@ class Intake:
         """
         check_head(request, self._bytes_max)
         hold.grow_to(request.content_length or 0)
-        content = request.content
-        if content.is_eof():
-            body = await content.readany()
-            self._grown(hold, len(body))
-            return body
-        if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= (1, 1):
-            with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
-                await request.writer.write(_CONTINUE)
-            request.writer.output_size = 0  # the answer proper has not begun
         try:
+            if request.content.is_eof():
+                body = await request.content.readany()
+                self._grown(hold, len(body))
+                return body
+            if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+                with suppress(ConnectionError):  # of a client that is gone: reading its body ends with that
+                    await request.writer.write(_CONTINUE)
+                request.writer.output_size = 0  # the answer proper has not begun
             return await self._pieces(request, hold, (until_s, f"within the deadline of {deadline_s:g} s"))
         except BodyBroken:
             raise Refused(Code.BAD_REQUEST, "The framing of the body is not HTTP/1.1.") from None

@@ -84,8 +84,8 @@ def _made(scenario: Scenario, numbers: Sequence[int], processes: int) -> Iterato
         yield from map(replicate, itertools.repeat(scenario), numbers)
         return
     # One process has no need of it; joblib brings no types.
-    from joblib import Parallel, delayed  # type: ignore[import-untyped]  # noqa: PLC0415
-    from joblib.externals.loky import get_reusable_executor  # type: ignore[import-untyped]  # noqa: PLC0415
+    from joblib import Parallel, delayed  # noqa: PLC0415
+    from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415
 
     try:
         yield from Parallel(n_jobs=processes, backend="loky")(

@@ -114,19 +114,19 @@ class Reading:
 
 
 def reading_of(data: bytes) -> Reading:
-    """Read a connection's bytes with h11."""
+    """Read a connection's bytes with h11, which ends a connection of HTTP/1.0 after one request, and need not."""
     connection = h11.Connection(h11.SERVER, max_incomplete_event_size=2**20)
     if data:  # nothing is h11's word for the end
         connection.receive_data(_SPACES.sub(rb"\1 \2 \3", data))
     bodies: list[bytes] = []
-    body = b""
+    body = version = b""
     while True:
         try:
             event = connection.next_event()
         except h11.RemoteProtocolError:
             return Reading(bodies, ends_between=False)
         match event:
-            case h11.Request():
+            case h11.Request(http_version=version):
                 body = b""
             case h11.Data():
                 body += bytes(event.data)
@@ -135,7 +135,8 @@ def reading_of(data: bytes) -> Reading:
                 connection.send(h11.Response(status_code=400, headers=[("content-length", "0")]))
                 connection.send(h11.EndOfMessage())
                 if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
-                    return Reading(bodies, ends_between=False)
+                    rest = connection.trailing_data[0] if version == b"1.0" else b""
+                    return Reading([*bodies, *(reading_of(rest).bodies if rest else [])], ends_between=False)
                 connection.start_next_cycle()
             case _:
                 idle = connection.their_state is h11.IDLE and not connection.trailing_data[0].strip(b"\r\n")

@@ -9,7 +9,7 @@ import pytest
 from router.settings import ShellConfig
 from tests.router.framing_corpus import BODY, CHUNKED, GROUPS, HIDDEN, HOST, LENGTH, POST, Case, head
 from tests.router.live import Live, live, until
-from tests.router.raw_pool import RawPool, ok
+from tests.router.raw_pool import Call, RawPool, ok, silent
 from tests.router.wire import Answer, wire
 
 WHOLE = head(LENGTH) + BODY
@@ -107,6 +107,48 @@ async def test_what_is_never_finished_ends_in_408(data: bytes, bound: str, tmp_p
         assert pool.connections == 0
         await router.settled()
         assert_counted_and_logged([answer], router)
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [[b"garbage\r\n\r\n"], [head(CHUNKED) + b"e\r\n", BODY + b"\r\nz\r\n"], [head(CHUNKED), b"z\r\n", b"more"]],
+    ids=["garbage", "a broken body", "a broken size"],
+)
+async def test_what_is_wrong_behind_a_request_under_way_waits_for_its_turn(behind: list[bytes], tmp_path: Path) -> None:
+    go_on = asyncio.Event()
+
+    async def waits(call: Call) -> None:
+        await go_on.wait()
+        await ok(call)
+
+    async with RawPool(waits, keep=True) as pool, live(tmp_path, pool.url) as router, wire(router) as client:
+        await client.send([WHOLE])
+        await until(lambda: pool.bodies)
+        for piece in behind:
+            await client.send([piece])
+            await asyncio.sleep(0.02)
+        go_on.set()
+        first, second = await client.answer(), await client.answer()
+        assert first is not None
+        assert second is not None
+        assert (first.named, second.named) == ("200", "400 bad_request")
+        assert await client.closed()
+        assert pool.bodies == [BODY]
+        await router.settled()
+        assert_counted_and_logged([first, second], router)
+
+
+async def test_who_sends_too_much_before_its_turn_is_cut_off(tmp_path: Path) -> None:
+    async with RawPool(silent, keep=True) as pool, live(tmp_path, pool.url) as router, wire(router) as client:
+        await client.send([WHOLE])
+        await until(lambda: pool.bodies)
+        lines = (b"X-%d: %b\r\n" % (number, b"a" * 20_000) for number in range(100))
+        await client.send([POST + HOST, *lines])
+        await client.closed_after_all()
+        await until(lambda: pool.departures)
+        await router.settled()
+        assert router.app.policy.tally.client_requests == {("client_left", 1): 1, ("headers_too_large", 0): 1}
+        assert "1048576 bytes" in router.events[0]["reason"]
 
 
 async def test_a_head_that_trickles_is_as_late_as_one_that_stops(tmp_path: Path) -> None:

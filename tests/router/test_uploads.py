@@ -15,7 +15,9 @@ from tests.router.raw_pool import BlackHole, RawPool, Refusing, ok, silent
 from tests.router.wire import Wire, wire
 
 SIZES = (64 * 2**10, 2**20, 20 * 2**20)
-PATIENT = RouterConfig(connect_timeout_s=30.0, deadline_s=60.0, idle_timeout_s=60.0, patience_s=0.2)
+PATIENT = RouterConfig(
+    connect_timeout_s=30.0, connect_slow_s=30.0, deadline_s=60.0, idle_timeout_s=60.0, patience_s=0.2
+)
 
 
 def body_of(size: int) -> bytes:

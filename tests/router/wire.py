@@ -36,13 +36,20 @@ class Wire:
         self.reader = reader
         self.writer = writer
 
-    async def send(self, pieces: Iterable[bytes]) -> None:
-        """Send pieces, each on its own way; what the router does not take any more is not sent."""
+    async def send(self, pieces: Iterable[bytes]) -> float:
+        """Send pieces, each on its own way; what the router does not take any more is not sent.
+
+        Returns the longest time between two pieces, in seconds: on a busy machine the client itself may be slow.
+        """
+        now = asyncio.get_running_loop().time
+        longest_s, last_s = 0.0, now()
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
                 self.writer.write(piece)
                 await self.writer.drain()
                 await asyncio.sleep(0)
+                longest_s, last_s = max(longest_s, now() - last_s), now()
+        return longest_s
 
     async def answer(self) -> Answer | None:
         """Read one answer; None: the router has closed. Raises ValueError for what is none."""
