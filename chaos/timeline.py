@@ -109,6 +109,8 @@ def fault_of(planned: spec.Fault, pool: spec.Pool) -> Fault:
             return Cut(wire_bytes(planned.after_events, model=pool.model))
         case "capacity_loss" | "slow_down" | "errors":
             return Weakened(on=condition.under(planned, pool), off=condition.healthy(pool))
+        case "not_ready" | "clock_offset":
+            raise AssertionError(f"{planned.kind} is modelled only, and the loader keeps it out of real runs")
 
 
 async def play(courses: Sequence[Course], start_s: float) -> None:

@@ -93,6 +93,8 @@ _EFFECTS = {
     "capacity_loss": "pool {pool} had lost slots",
     "slow_down": "pool {pool} worked more slowly",
     "errors": "pool {pool} failed a share of its requests",
+    "not_ready": "pool {pool} had no model ready",
+    "clock_offset": "the clock of pool {pool} was wrong",
 }
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from router.core.budgets.kinds import check_budget
 from router.core.budgets.retry_budget import BudgetError
+from scenarios import loop_rules
 from scenarios.keys import nearest
 from scenarios.layers import Layer
 from scenarios.measures.names import PLAIN, is_measure
@@ -13,10 +14,11 @@ from scenarios.problem import Problem
 from scenarios.spec import Fault, Load, Pool, Scenario, Semantics
 
 _FAULT_KNOBS = {
-    "share": ("capacity_loss", "errors"),
+    "share": ("capacity_loss", "errors", "not_ready"),
     "slots": ("capacity_loss",),
     "factor": ("slow_down",),
-    "status": ("errors",),
+    "status": ("errors", "not_ready"),
+    "offset_s": ("clock_offset",),
 }
 """Knob of a fault -> kinds for which it means something."""
 
@@ -35,6 +37,7 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     for index, fault in enumerate(scenario.faults):
         target = next((pool for pool in scenario.pools if pool.id == fault.pool), None)
         yield from _fault(f"faults[{index}]", fault, target, layered=bool(scenario.layers))
+    yield from loop_rules.problems(scenario)
     yield from _whole(scenario)
 
 
@@ -92,6 +95,8 @@ def _chain(scenario: Scenario) -> Iterator[Problem]:
 def _no_real_run(scenario: Scenario) -> str:
     """Say why a scenario with layers cannot be run for real; empty: it can."""
     *outer, innermost = scenario.layers
+    if unreal := loop_rules.why_not_real(scenario):
+        return unreal
     if innermost.kind != "pooldrill":
         return f"a real run has no layer like {innermost.name}"
     clients = {load.client for load in scenario.load}

@@ -63,7 +63,13 @@ def takes(path: str) -> str:
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
-    return _bare(kind.type) if isinstance(kind, inspect.Metadata) else kind
+    """Return a type without its limits, and without the None of what may be left out."""
+    if isinstance(kind, inspect.Metadata):
+        return _bare(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        given = [each for each in kind.types if not isinstance(each, inspect.NoneType)]
+        return _bare(given[0]) if len(given) == 1 else kind
+    return kind
 
 
 def _words(kind: inspect.Type) -> str:

@@ -171,7 +171,10 @@ class Alarm(_Row, frozen=True, kw_only=True, tag="alarm"):
 
 
 class State(_Row, frozen=True, kw_only=True, tag="state"):
-    """A change of what the router knows: cooldown, health, primary, catalog."""
+    """A change of what the router knows: cooldown and health (by frontend), primary, switch, catalog, discovery.
+
+    Of several routers each names itself in `target`.
+    """
 
     kind: str
     target: str
@@ -225,6 +228,8 @@ class Record:
         self.faults = tuple(r for r in self.rows if isinstance(r, Fault))
         self.probes = tuple(r for r in self.rows if isinstance(r, Probe))
         self.samples = tuple(r for r in self.rows if isinstance(r, Sample))
+        self.alarms = tuple(r for r in self.rows if isinstance(r, Alarm))
+        self.states = tuple(r for r in self.rows if isinstance(r, State))
         self.metrics = tuple(r for r in self.rows if isinstance(r, Metric))
         self.arms: Arms | None = None
         """The columns of the run and of its control arm, where its runner has them; not written with the record."""

@@ -113,7 +113,8 @@ def _after_events(key: str, fault: Fault, pool: Pool) -> Iterator[Problem]:
 
 def _overlaps(scenario: Scenario) -> Iterator[Problem]:
     for (first, a), (second, b) in itertools.combinations(enumerate(scenario.faults), 2):
-        if a.pool == b.pool and a.inject_s <= b.clear_s and b.inject_s <= a.clear_s:
+        clocks = (a.kind == "clock_offset", b.kind == "clock_offset")  # stand beside whatever else a pool has
+        if a.pool == b.pool and clocks[0] == clocks[1] and a.inject_s <= b.clear_s and b.inject_s <= a.clear_s:
             what = f"overlaps faults[{first}] on {a.pool} ({a.inject_s:g} to {a.clear_s:g})"
             yield Problem(f"faults[{second}]", what, "let one end before the next begins, or take another pool")
 

@@ -4,12 +4,13 @@ All times are seconds since the run's start unless the name says otherwise. Ever
 none at all.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, field
 
-from router.core.config import Selection
+from router.core.config import RouterConfig, Selection
 from scenarios.layers import Layer
+from scenarios.loops import Discovery, Drift, Health, SwitchOrder
 from scenarios.parts import (
     Count,
     ModelName,
@@ -89,6 +90,10 @@ class Pool(Part, frozen=True, kw_only=True):
     fail_share: Share = 0.0
     """Share of the requests that are answered with `fail_status` at once, whatever the load."""
     fail_status: Status = 500
+    join_s: Seconds = 0.0
+    """When it is listed, for routers that discover their pools."""
+    leave_s: PositiveSeconds | None = None
+    """When it is listed no longer; what it works on then it finishes. Left out: it stays."""
 
 
 class Load(Part, frozen=True, kw_only=True):
@@ -133,10 +138,22 @@ class Fault(Part, frozen=True, kw_only=True):
     refused: every connect is refused, and what is in flight is cut. black_hole: connects hang, and what is in flight is
     cut. read_drop: the pool reads the whole body, then closes. cut: the connection ends after `after_events` events of
     a streamed answer. capacity_loss: each frontend loses a `share` of its slots, or so many `slots`. slow_down: work
-    takes `factor` times as long. errors: a `share` of the requests is answered `status` at once.
+    takes `factor` times as long. errors: a `share` of the requests is answered `status` at once. not_ready: the pool's
+    list of models is empty, or is answered `status` where that is given, and a `share` of the requests fails, none
+    where that is left out (an image that is not synced). clock_offset: the pool's clock is `offset_s` ahead.
     """
 
-    kind: Literal["refused", "black_hole", "read_drop", "cut", "capacity_loss", "slow_down", "errors"]
+    kind: Literal[
+        "refused",
+        "black_hole",
+        "read_drop",
+        "cut",
+        "capacity_loss",
+        "slow_down",
+        "errors",
+        "not_ready",
+        "clock_offset",
+    ]
     pool: PoolName
     inject_s: PositiveSeconds
     clear_s: PositiveSeconds
@@ -145,10 +162,13 @@ class Fault(Part, frozen=True, kw_only=True):
     slots: PositiveCount | None = None
     factor: Annotated[float, Meta(gt=1, le=1000)] | None = None
     status: Status | None = None
+    offset_s: Annotated[float, Meta(ge=-86_400, le=86_400)] | None = None
 
 
 POOL_FAULTS = ("capacity_loss", "slow_down", "errors")
 """Faults of the pool itself: of what it can do, not of the way to it."""
+LOOP_FAULTS = ("not_ready", "clock_offset")
+"""Faults that only a router's loops see for what they are."""
 
 
 class Router(Part, frozen=True, kw_only=True):
@@ -165,6 +185,28 @@ class Router(Part, frozen=True, kw_only=True):
     """How long a benched frontend rests before it is tried."""
     slow_start_s: Seconds = 10.0
     """Over so many seconds the share of a frontend that has returned rises; 0: at once."""
+    health: Health | None = None
+    discovery: Discovery | None = None
+    drift: Drift | None = None
+    switch: SwitchOrder | None = None
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """Return the knobs of the decisions by name: all but the loops."""
+        return {name: getattr(self, name) for name in self.__struct_fields__ if name not in LOOPS}
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        """Return the names of the loops that are on."""
+        return tuple(name for name in LOOPS if getattr(self, name) is not None)
+
+    def config(self) -> RouterConfig:
+        """Return the knobs of the decisions as they take them. Raises ConfigError."""
+        return RouterConfig(**self.decisions)
+
+
+LOOPS = ("health", "discovery", "drift", "switch")
+"""What a router does beside its requests, each a table of `[router]`."""
 
 
 Range = Annotated[tuple[int, int], Meta(description="lowest and highest count allowed")]

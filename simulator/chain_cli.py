@@ -21,6 +21,7 @@ from simulator.chain_text import (
     class_line,
     console,
     filled,
+    known_lines,
     measures_table,
     replications_lines,
     replications_table,
@@ -66,6 +67,8 @@ def simulate_chain(scenario: Scenario, arguments: argparse.Namespace, draw: Draw
         raise OutError(path, error) from error
     out, measured = console(), measured_of(record)
     _show(out, scenario, measured)
+    for line in known_lines(record):
+        say(out, filled(line))
     wanted = arguments.replications or (scenario.replications if scenario.replications > 1 else None)
     if wanted is not None:
         _show_replications(out, scenario, wanted, arguments.processes)

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from scenarios.measures.measured import Measured, Undecided
 from scenarios.measures.scalars import every_measure
+from scenarios.record import Record
 from scenarios.spec import Scenario
 from scenarios.static.figures import Figures, figures_of
 from scenarios.static.numbers import count, percent, seconds
@@ -21,6 +22,8 @@ from scenarios.statistics import REPLICATIONS_MAX, Interval, by_class, mean_inte
 from simulator.replications import COLLAPSED, UNCLASSED, Replication, is_enough
 
 WIDTH: Final = 80
+KNOWN_MAX: Final = 12
+"""Lines of what routers came to know."""
 _UNSENT_FAULTS: Final = ("refused", "black_hole")
 """Faults that let no connect stand."""
 _GOOD: Final = {"unaffected": "green", "degraded": "green", "recovers": "yellow"}
@@ -155,6 +158,16 @@ def class_line(measured: Measured) -> Text:
         f"class: {words}" + (f", {judged.why}" if judged.why else ""),
         style=f"bold {_GOOD.get(judged.run_class, 'red')}",
     )
+
+
+def known_lines(record: Record) -> Iterator[str]:
+    """Say what routers came to know and did by themselves, in the order of time; cooldowns are left to the record."""
+    told = [(row.t, f"{row.kind} of {row.target}: {row.value}") for row in record.states if row.kind != "cooldown"]
+    told += [(row.since, f"alarm {row.kind}: {row.detail}") for row in record.alarms]
+    for at_s, text in sorted(told)[:KNOWN_MAX]:
+        yield f"at {seconds(at_s)} {text}"
+    if len(told) > KNOWN_MAX:
+        yield f"and {len(told) - KNOWN_MAX} more in the record"
 
 
 # ---- replications

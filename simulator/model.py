@@ -3,10 +3,8 @@
 import random
 from collections.abc import Sequence
 
-import msgspec
 import simpy
 
-from router.core.config import RouterConfig
 from router.core.policy import Policy, build_policy
 from router.core.topology import Catalog
 from router.core.topology import Pool as CorePool
@@ -33,7 +31,7 @@ class Model:
         self.journal = Journal()
         catalog = Catalog(_core_pool(pool) for pool in scenario.pools)
         self.policy: Policy = build_policy(
-            RouterConfig(**msgspec.structs.asdict(scenario.router)),
+            scenario.router.config(),
             ModelClock(self.env),
             random.Random(scenario.seed),  # noqa: S311 - the very draws that the real router makes with this seed
             catalog,

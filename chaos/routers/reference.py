@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from scenarios.spec import Router
 
 COMMAND = (sys.executable, "-P", "-m", "router")
@@ -37,7 +35,7 @@ def arguments(
         "--reuse-idle-s": "0",
     }
     told = [part for option in options.items() for part in option]
-    for name, value in msgspec.structs.asdict(knobs).items():
+    for name, value in knobs.decisions.items():
         told += _option(name.replace("_", "-"), value)
     for pool in pools:
         told += ["--pool", f"{pool.id}={','.join(pool.urls)};model={pool.model}"]

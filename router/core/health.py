@@ -10,7 +10,8 @@ Laws
 1. "One probe failed", "unhealthy" and "keep waiting" are three things: an outcome, a state, and a state with an end.
 2. Every probe has a bound, and no state but healthy and unhealthy lasts longer than its cap.
 3. A frontend is judged for each model by itself: it may have one and lack another.
-4. Whether routing asks for health at all is policy (`required`); the states are kept either way.
+4. Whether routing asks for health at all is policy (`required`), and so is whether it does where nothing of a model is
+   healthy (`panic`): probes may not take the last pool away. The states are kept either way.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -66,6 +67,8 @@ class HealthConfig:
 
     required: bool = False
     """Whether only what is healthy gets sends."""
+    panic: bool = False
+    """Whether, while nothing is healthy for a model, sends go wherever they would without health."""
     rise: int = 3
     """So many good probes in a row make healthy."""
     fall: int = 3
@@ -171,7 +174,15 @@ class HealthTable:
         if not self.config.required:
             return True
         check = self._checks.get((frontend, model)) or self._checks.get((frontend, ""))
-        return check is not None and check.health.state is HealthState.HEALTHY
+        if check is not None and check.health.state is HealthState.HEALTHY:
+            return True
+        return self.config.panic and not self._any_healthy(model)
+
+    def _any_healthy(self, model: str) -> bool:
+        """Tell whether something that is probed for a model, or for any, is healthy."""
+        return any(
+            check.health.state is HealthState.HEALTHY for check in self._checks.values() if check.model in (model, "")
+        )
 
     def of(self, frontend: Frontend, model: str = "") -> Health:
         """Return the health of a frontend for a model. Raises KeyError if it is not probed for it."""

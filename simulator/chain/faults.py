@@ -6,8 +6,9 @@ At one moment faults go first, then faults come, then operations arrive: as in t
 from collections.abc import Sequence
 from math import ceil
 
+from router.core.health import ProbeOutcome
 from scenarios import record
-from scenarios.spec import Fault
+from scenarios.spec import LOOP_FAULTS, Fault
 from simulator.chain.clockwork import Clockwork
 from simulator.chain.pools import Frontend
 
@@ -21,16 +22,19 @@ class ModelledFault:
         self.t_clear_s: float | None = None
         self._clockwork = clockwork
         self._frontends = frontends
+        self._misled = 0
 
     def inject(self, _: object = None) -> None:
         """Let it come."""
         self.t_inject_s = self._clockwork.now
+        self._misled = self._seen()
         for frontend in self._frontends:
             self._do(frontend)
 
     def clear(self, _: object = None) -> None:
         """Let it go."""
         self.t_clear_s = self._clockwork.now
+        self._misled = self._seen() - self._misled
         for frontend in self._frontends:
             self._undo(frontend)
 
@@ -51,6 +55,12 @@ class ModelledFault:
             case "errors":
                 assert planned.share is not None, "the loader asks for it"
                 frontend.fail(planned.share, 500 if planned.status is None else planned.status)
+            case "not_ready":
+                answer = ProbeOutcome.EMPTY_LIST if planned.status is None else planned.status
+                frontend.unready(answer, share=planned.share or 0.0)
+            case "clock_offset":
+                assert planned.offset_s is not None, "the loader asks for it"
+                frontend.clock_offset_s = planned.offset_s
 
     def _undo(self, frontend: Frontend) -> None:
         match self.planned.kind:
@@ -66,6 +76,20 @@ class ModelledFault:
                 frontend.set_speed(1.0)
             case "errors":
                 frontend.heal()
+            case "not_ready":
+                frontend.unready(None)
+            case "clock_offset":
+                frontend.clock_offset_s = 0.0
+
+    def _seen(self) -> int:
+        return sum(frontend.misled for frontend in self._frontends)
+
+    def _proof(self) -> str:
+        if self.planned.kind not in LOOP_FAULTS:
+            return f"modelled at {len(self._frontends)} frontends"
+        if self.t_clear_s is None:
+            return "modelled, still on"
+        return f"met by {self._misled} probes" if self.planned.kind == "not_ready" else f"read {self._misled} times"
 
     def _lost(self, frontend: Frontend) -> int:
         """Return how many slots a frontend loses: a share is rounded up, since less than a slot is none."""
@@ -85,8 +109,8 @@ class ModelledFault:
             planned_clear=planned.clear_s,
             t_inject=self.t_inject_s,
             t_clear=self.t_clear_s,
-            proved=came,
-            proof=f"modelled at {len(self._frontends)} frontends" if came else "",
+            proved=came and not (planned.kind in LOOP_FAULTS and went and not self._misled),
+            proof=self._proof() if came else "",
             cleared=went,
             cleared_proof="modelled as gone" if went else "",
         )

@@ -10,17 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from router.core.chain import WhenUnknown
-from router.core.config import RouterConfig
 from router.core.delivery import Cause, Delivery, Outcome
 from router.core.effects import End, Request, Send, Waiting
 from router.core.forwarding import RETRY_LATER
-from router.core.policy import Policy, build_policy
+from router.core.policy import Policy
 from router.core.refusal import CLIENT_LEFT, STATUS, Reason, code_for, retry_after
-from router.core.topology import Catalog
-from router.core.topology import Pool as CorePool
 from scenarios.layers import Layer
 from scenarios.spec import Scenario
 from scenarios.world.streams import stream
@@ -28,6 +23,7 @@ from simulator.chain.calls import OUTSIDE, TELLING, Attempt, Call
 from simulator.chain.clockwork import Clockwork, FifoTimers, Timers
 from simulator.chain.columns import Calls
 from simulator.chain.gate import PoolFrontends
+from simulator.chain.instance import Instance
 from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.results import (
@@ -85,20 +81,18 @@ class Gateway:
         self.calls = Calls()
         self._clockwork = clockwork
         self._timers = timers
-        self.config = RouterConfig(**msgspec.structs.asdict(scenario.router))
-        catalog = Catalog(
-            CorePool.of_urls(pool.id, [f"http://{pool.id}-{n}.invalid" for n in range(pool.frontends)], [pool.model])
-            for pool in scenario.pools
-        )
-        self.policies: list[Policy] = [
-            build_policy(self.config, clockwork, _draws(seed, spec, instance), catalog)
-            for instance in range(spec.instances)
+        self.config = scenario.router.config()
+        self.instances = [
+            Instance(f"{spec.name}-{number}", scenario, clockwork, _draws(seed, spec, number))
+            for number in range(spec.instances)
         ]
+        self.policies: list[Policy] = [instance.policy for instance in self.instances]
         self._one = self.policies[0] if len(self.policies) == 1 else None
         self._doors: dict[str, tuple[Frontend, Draw]] = {
             f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
         }
         self._deadline_s = self.config.deadline_s
+        self._switches = scenario.router.switch is not None
         self._failover_spends = self.config.failover_spends
         self._deadlines = FifoTimers(clockwork, self.config.deadline_s, self._deadline_over)
         self._retries_max = self.config.chain_retries_max
@@ -195,6 +189,8 @@ class Gateway:
                 policy.observe(send, _GOOD)
             policy.relayed(send, End.COMPLETE)
             policy.release(send)
+            if self._switches:
+                self._tell_switch(send, call)
             policy.tally.request_ended("200", send.attempt)
             call.live = False
             if self.place:
@@ -217,6 +213,7 @@ class Gateway:
         policy.observe(send, outcome)
         policy.relayed(send, End.COMPLETE)
         policy.release(send)
+        self._tell_switch(send, call)
         policy.tally.request_ended(str(status), send.attempt)
         self._finish(call, result if self._left(call) else result.vetoed())
 
@@ -225,6 +222,7 @@ class Gateway:
         policy = self._policy(attempt.parent)
         policy.relayed(send, end)
         policy.release(send)
+        self._tell_switch(send, attempt.parent)
         policy.tally.send_failed(attempt.frontend.pool, cause)
         policy.tally.request_ended("200", send.attempt)
         self._finish(attempt.parent, LOST)
@@ -233,6 +231,7 @@ class Gateway:
         policy = self._policy(attempt.parent)
         policy.observe(send, outcome)
         policy.release(send)
+        self._tell_switch(send, attempt.parent)
         assert outcome.cause is not None, "a send without an answer has a cause"
         policy.tally.send_failed(attempt.frontend.pool, outcome.cause)
         self._take(attempt.parent, policy.again(send, outcome), outcome)
@@ -359,6 +358,10 @@ class Gateway:
 
     def _policy(self, call: Call) -> Policy:
         return self.policies[call.operation.index % len(self.policies)]
+
+    def _tell_switch(self, send: Send, call: Call) -> None:
+        if self._switches:
+            self.instances[call.operation.index % len(self.instances)].sent(send)
 
     def _left(self, call: Call) -> int:
         """Return what the chain has left, by what the layers above have reported."""

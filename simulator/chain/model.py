@@ -34,6 +34,10 @@ LOOKS: Final = 32
 """Moments of a run at which the servers' own counts are noted down, to be held against the rows."""
 
 
+LOOPS_STEP_S: Final = 1.0
+"""A run of a router whose loops go on for ever is over at the first such step at which all else has ended."""
+
+
 class Look(NamedTuple):
     """What one frontend's server counted at one moment."""
 
@@ -50,6 +54,9 @@ class Model:
     def __init__(self, scenario: Scenario, replication: int = 0, *, faults_on: bool = True) -> None:
         seed = seed_of(scenario, replication)
         self.scenario = scenario
+        self.background: Background | None = None
+        """What a router does beside its requests; None: there is none."""
+        self._faults_on = faults_on
         self.clockwork = Clockwork()
         self.timers = Timers(self.clockwork)
         self.sends = Sends()
@@ -106,9 +113,9 @@ class Model:
             lower.told_by_above = upper.tells
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
-            background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
-            for policy in innermost.policies:
-                background.try_benched(policy)
+            by_name = {frontend.name: frontend for frontend in self.frontends}
+            self.background = Background(self.clockwork, self.scenario, by_name, seed, faults_on=self._faults_on)
+            self.background.begin(innermost.instances)
         else:
             innermost.below = Gate(self.clockwork.news, innermost, innermost.spec, self.pools, seed)
         if self.scenario.semantics.late_answers == "count":
@@ -118,7 +125,7 @@ class Model:
     def _look(self, _: object) -> None:
         now_s = self.clockwork.now
         for place, frontend in enumerate(self.frontends):
-            if not frontend.probes_queue:  # probes have no rows
+            if not frontend.probed:  # probes have no rows
                 server = frontend.server
                 self.looks.append(Look(now_s, place, server.waiting, server.running, server.slots))
 
@@ -131,8 +138,23 @@ class Model:
         innermost = self.layers[-1]
         return [policy.tally for policy in innermost.policies] if isinstance(innermost, Gateway) else []
 
+    def _under_way(self) -> bool:
+        """Tell whether anything goes on that has an end; loops have none."""
+        return (
+            self.users.live > 0
+            or any(frontend.server.waiting or frontend.server.running for frontend in self.frontends)
+            or any(fault.t_clear_s is None for fault in self.faults)
+            or (self.background is not None and self.background.is_switching)
+        )
+
     def run(self) -> None:
         """Run until all has ended, or to the scenario's horizon."""
-        self.clockwork.run_out(self.scenario.horizon_s)
+        scenario, clockwork = self.scenario, self.clockwork
+        if scenario.router.loops and scenario.horizon_s is None:
+            clockwork.run_out(scenario.duration_s)
+            while self._under_way():
+                clockwork.run_out(clockwork.now + LOOPS_STEP_S)
+        else:
+            clockwork.run_out(scenario.horizon_s)
         for frontend in self.frontends:
             frontend.write_open()

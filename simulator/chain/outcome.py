@@ -7,7 +7,7 @@ import numpy as np
 
 from scenarios import record
 from scenarios.spec import Scenario
-from scenarios.world.job import CANCELLED, FINISHED, REJECTED
+from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING
 from simulator.chain.columns import Columns
 from simulator.chain.model import Look, Model
 
@@ -48,6 +48,8 @@ class Outcome:
     looks: Sequence[Look]
     faults: Sequence[record.Fault]
     sessions: Mapping[str, int]
+    known: Sequence[record.Row]
+    """What routers came to know: alarms, states, clock offsets."""
 
     def sends_per_operation(self) -> float:
         """Return the send amplification."""
@@ -66,16 +68,17 @@ def outcome_of(model: Model, replication: int) -> Outcome:
         PoolTotals(
             pool=frontend.pool,
             frontend=frontend.name,
-            offered=frontend.server.offered - frontend.probes.total(),
+            offered=frontend.server.offered - frontend.probes.total() - probes.total(),
             finished=frontend.server.finished - frontend.probes[FINISHED],
             cancelled=frontend.server.cancelled - frontend.probes[CANCELLED],
             rejected=frontend.server.rejected - frontend.probes[REJECTED],
-            waiting=frontend.server.waiting,
-            running=frontend.server.running,
+            waiting=frontend.server.waiting - probes[QUEUED],
+            running=frontend.server.running - probes[RUNNING],
             orphaned_s=frontend.server.orphaned_s,
             orphaned_tokens=frontend.server.orphaned_tokens,
         )
         for frontend in model.frontends
+        for probes in (frontend.open_probes(),)
     ]
     operations = model.users.rows.columns(model.arriving.t_s, model.arriving.load, model.users.arrived)
     count = len(operations["t_start_s"])
@@ -93,4 +96,5 @@ def outcome_of(model: Model, replication: int) -> Outcome:
         looks=model.looks,
         faults=[fault.row() for fault in model.faults],
         sessions=model.users.sessions(),
+        known=[] if model.background is None else model.background.rows(),
     )

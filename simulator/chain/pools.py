@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from math import inf, isnan, nan
 from typing import Final
 
+from router.core.health import ProbeAnswer, ProbeOutcome
 from scenarios.spec import Pool
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
 from scenarios.world.pool_server import PoolServer
@@ -30,17 +31,23 @@ from simulator.network import SYN_RESENDS_S
 UNLIMITED_SLOTS: Final = 100_000
 """What a frontend without slots can work on at one time."""
 
+_NOT_READY: Final = 503
+"""What requests are told that a pool without its models cannot do."""
+
 Told = Callable[[Attempt, Result], None]
 
 
 class ProbeJob(Job):
-    """A health probe that waits for a slot like a request; the answer itself takes no time."""
+    """A health probe that waits for a slot like a request; the answer itself takes no time.
+
+    `done` is None once nobody waits for it, `closed` once its end is counted.
+    """
 
     __slots__ = ("closed", "done")
 
-    def __init__(self, done: Callable[[], object]) -> None:
+    def __init__(self, done: Callable[[ProbeOutcome], object]) -> None:
         super().__init__(0.0)
-        self.done = done
+        self.done: Callable[[ProbeOutcome], object] | None = done
         self.closed = False
 
 
@@ -79,6 +86,14 @@ class Frontend:
         self.drops = False
         self.cut_after: int | None = None
         self.probes_queue = pool.probes_queue
+        self.probed = False
+        """Whether a probe ever had a place among the jobs; probes have no rows."""
+        self.not_ready: ProbeAnswer | None = None
+        """What its list of models tells in place of the truth."""
+        self.clock_offset_s = 0.0
+        self.misled = 0
+        """Times a router's loop was told what is not so: no models where there are some, a wrong time."""
+        self.reject_status = pool.reject_status
         self.probes = Counter[JobState]()
         """Probes that had a place among the jobs, by what became of them."""
         self.fail_share = pool.fail_share
@@ -175,8 +190,13 @@ class Frontend:
     def cut_all(self) -> None:
         """Cut the connections of all that is in flight."""
         now_s = self._clockwork.now
-        for attempt in [job for job in self.server.jobs() if isinstance(job, Attempt) and job.live]:
+        jobs = list(self.server.jobs())
+        for attempt in [job for job in jobs if isinstance(job, Attempt) and job.live]:
             self._cut(attempt, now_s)
+        for probe in [job for job in jobs if isinstance(job, ProbeJob)]:
+            if (done := probe.done) is not None:
+                self.leave_probe(probe)
+                done(ProbeOutcome.RESET)
 
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
@@ -214,6 +234,18 @@ class Frontend:
     def heal(self) -> None:
         """Answer as the pool does without a fault."""
         self.fail(self._pool.fail_share, self._pool.fail_status)
+
+    def unready(self, answer: ProbeAnswer | None, *, share: float = 0.0) -> None:
+        """Tell no models, and answer a share of the requests likewise; None: as the pool does without a fault."""
+        self.not_ready = answer
+        if answer is None:
+            self.heal()
+        elif share:
+            self.fail(share, answer if isinstance(answer, int) else _NOT_READY)
+
+    def open_probes(self) -> Counter[JobState]:
+        """Return the probes that are still among the jobs."""
+        return Counter(job.state for job in self.server.jobs() if isinstance(job, ProbeJob))
 
     def _look(self) -> None:
         self.trouble = self.refuses or self.hangs or self.drops or self.cut_after is not None or self.fail_share > 0
@@ -306,9 +338,10 @@ class Frontend:
 
     # ---- probes
 
-    def probe(self, done: Callable[[], object]) -> ProbeJob | None:
-        """Put a probe into the queue; `done` is called when a slot takes it. None: the queue is full."""
+    def probe(self, done: Callable[[ProbeOutcome], object]) -> ProbeJob | None:
+        """Put a probe into the queue; `done` hears when a slot takes it, or it is cut. None: the queue is full."""
         job = ProbeJob(done)
+        self.probed = True
         self._moved(self.server.offer(job, self._clockwork.now))
         if job.state is REJECTED:
             self.probes[REJECTED] += 1
@@ -318,7 +351,8 @@ class Frontend:
         return job
 
     def leave_probe(self, job: ProbeJob) -> None:
-        """Give a probe up."""
+        """Give a probe up; what becomes of its place is the pool's rule."""
+        job.done = None
         self._moved(self.server.leave(job, self._clockwork.now))
         self.probes[job.state] += job.state is CANCELLED
         if self.server.next_s < self._armed_s:
@@ -328,7 +362,8 @@ class Frontend:
         if job.state is FINISHED and not job.closed:
             job.closed = True
             self.probes[FINISHED] += 1
-            job.done()
+            if job.done is not None:
+                job.done(ProbeOutcome.OK)
 
     def _close(self, attempt: Attempt, result: Result, job: int) -> Result:
         """End an attempt at once."""

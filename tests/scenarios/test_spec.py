@@ -55,6 +55,7 @@ def test_the_schema_forbids_what_the_loader_forbids() -> None:
     assert set(parts) == {
         *("Scenario", "Pool", "Service", "Load", "Fault", "Router", "Selection", "Expect"),
         *("Layer", "Backoff", "Semantics", "Slo"),
+        *("Health", "Discovery", "ListTrouble", "Drift", "SwitchOrder"),
     }
     assert all(part["additionalProperties"] is False for part in parts.values() if "enum" not in part)
     assert parts["Scenario"]["required"] == ["name", "title", "seed", "duration_s", "pools", "load", "expect"]

@@ -1,6 +1,6 @@
 """Health of frontends: outcomes apart, thresholds, caps, readiness per model, and the loop that probes."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -211,6 +211,31 @@ def test_nothing_healthy_is_no_pool(clock: ManualClock) -> None:
     table = table_of(clock, "a")
     policy = build_policy(RouterConfig(), clock, _Dice(), Catalog(pools("a")), ready=table.ready)
     assert asked(policy) << wait(2) >> after(clock, 2) << replied("no_pool", code="no_pool", sends=0)
+
+
+def test_probes_that_call_everything_bad_are_not_obeyed_in_panic(clock: ManualClock) -> None:
+    table = table_of(clock, "a", "b", panic=True, rise=1, fall=1)
+    a, b = frontend(table, "a-0"), frontend(table, "b-0")
+
+    def ready() -> tuple[bool, bool]:
+        return table.ready(a, ""), table.ready(b, "")
+
+    assert ready() == (True, True), "nothing is known yet"
+    for check in table.checks():
+        table.answered(check, OK if check.frontend is a else REFUSED, clock.now_s)
+    assert ready() == (True, False)
+    table.answered(next(table.checks()), REFUSED, clock.now_s)
+    assert ready() == (True, True)
+
+
+def test_panic_is_a_models_own(clock: ManualClock) -> None:
+    a, b = pools("a", "b")
+    table = HealthTable(HealthConfig(required=True, panic=True, rise=1, fall=1))
+    table.publish(Catalog([replace(a, models=("m", "n")), replace(b, models=("m",))]), clock.now_s)
+    for check in table.checks():
+        table.answered(check, REFUSED if check.frontend.pool == "a" else OK, clock.now_s)
+    first = a.frontends[0]
+    assert (table.ready(first, "m"), table.ready(first, "n")) == (False, True)
 
 
 # ---- the loop
