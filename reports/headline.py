@@ -90,6 +90,9 @@ _EFFECTS = {
     "black_hole": "connections to pool {pool} hung unanswered",
     "read_drop": "pool {pool} read whole requests and closed without an answer",
     "cut": "streams of pool {pool} were cut{events}",
+    "capacity_loss": "pool {pool} had lost slots",
+    "slow_down": "pool {pool} worked more slowly",
+    "errors": "pool {pool} failed a share of its requests",
 }
 
 

@@ -172,7 +172,8 @@ class Chat:
         attempt = talk.attempts[-1]
         assert attempt.connection is not None
         assert attempt.head is not None
-        passage = Passage(talk.request, attempt.connection, attempt.head, self._policy.config.idle_timeout_s)
+        idle_s = self._policy.config.idle_timeout_s
+        passage = Passage(talk.request, attempt.connection, attempt.head, idle_s, self._clock)
         talk.out = passage.out
         own = _own_headers(attempt, attempt.head.status, talk)
         end = await passage.run(own, {} if talk.clients_id is None else {headers.REQUEST_ID: talk.clients_id})

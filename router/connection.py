@@ -25,6 +25,7 @@ from router.core.refusal import Code
 from router.front import FAULT, Front
 from router.headers import DELIVERY
 from router.intake import BodyBroken
+from router.reading import ReadsThroughOneBuffer
 from router.strictness import fault_of
 
 LINGER_S = 30.0
@@ -90,7 +91,7 @@ class Server(web.Server):
         return request
 
 
-class ClientConnection(web.RequestHandler):
+class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
     """Handles the requests of one connection, one after the other."""
 
     __slots__ = (

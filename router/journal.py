@@ -22,7 +22,8 @@ class Journal:
 
     def send_ended(self, talk: Talk, attempt: Attempt) -> None:
         """Write the row of a send."""
-        self._sends.write(attempt.row(talk.request_id))
+        if self._sends.wanted:
+            self._sends.write(attempt.row(talk.request_id))
 
     def send_failed(self, talk: Talk, attempt: Attempt, following: Effect | Reply) -> None:
         """Tell of a send without an answer, and why it was sent again or not."""

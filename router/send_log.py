@@ -38,7 +38,9 @@ class SendRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
 
 
 class SendLog(Protocol):
-    """Takes a row for every send that has ended."""
+    """Takes a row for every send that has ended; `wanted` tells whether anybody keeps it."""
+
+    wanted: bool
 
     def write(self, row: SendRow) -> None:
         """Take one row."""
@@ -52,6 +54,8 @@ class SendLog(Protocol):
 class NoSendLog:
     """Stands in where no file is named."""
 
+    wanted = False
+
     def write(self, row: SendRow) -> None:
         """Forget the row."""
 
@@ -61,6 +65,8 @@ class NoSendLog:
 
 class SendLogFile:
     """Appends rows to a file, buffered; complete after `close`, at most FLUSH_S behind before. Raises OSError."""
+
+    wanted = True
 
     def __init__(self, path: Path, loop: asyncio.AbstractEventLoop) -> None:
         self._file = path.open("ab", buffering=BUFFER_BYTES)

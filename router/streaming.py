@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from aiohttp import HttpVersion11, web
 
 from router.core.bounds import end_of
+from router.core.clock import Clock
 from router.core.delivery import Cause
 from router.core.effects import End
 from router.headers import HOP_BY_HOP
@@ -46,8 +47,8 @@ class PassedOn(web.StreamResponse):
     `framed` tells that the client can see from the answer where it should end.
     """
 
-    def __init__(self, status: int, *, keep_alive: bool, framed: bool) -> None:
-        super().__init__(status=status)
+    def __init__(self, *, keep_alive: bool, framed: bool) -> None:
+        # Not aiohttp's own: it would make headers and a state that nobody will ask for.
         self._keep_alive = keep_alive
         self.framed = framed
 
@@ -66,13 +67,15 @@ class PassedOn(web.StreamResponse):
 class Passage:
     """One answer on its way from the pool to the client."""
 
-    __slots__ = ("_answer", "_chunked", "_connection", "_idle_s", "_loop", "_protocol", "_request", "_tail",
+    __slots__ = ("_answer", "_chunked", "_connection", "_idle_s", "_now", "_protocol", "_request", "_tail",
                  "_transport", "first_byte_s", "lost", "out")  # fmt: skip
 
-    def __init__(self, request: web.BaseRequest, connection: Connection, answer: Head, idle_s: float) -> None:
+    def __init__(
+        self, request: web.BaseRequest, connection: Connection, answer: Head, idle_s: float, clock: Clock
+    ) -> None:
         if request.transport is None:
             raise ClientLeft("the client closed the connection")
-        self._loop = asyncio.get_running_loop()
+        self._now = clock.monotonic
         self._request = request
         self._transport = request.transport
         self._protocol = request.protocol
@@ -83,7 +86,7 @@ class Passage:
         sized = answer.empty or (answer.sized and not answer.chunked)
         self._chunked = not sized and request.version >= HttpVersion11
         framed = sized or self._chunked
-        self.out = PassedOn(answer.status, keep_alive=request.keep_alive and framed, framed=framed)
+        self.out = PassedOn(keep_alive=request.keep_alive and framed, framed=framed)
         self.first_byte_s: float | None = None
         """When the first byte of the body was passed on; None: none was."""
         self.lost: tuple[Cause, str] | None = None
@@ -144,7 +147,7 @@ class Passage:
         """Return a piece as it goes out."""
         if data:
             if self.first_byte_s is None:
-                self.first_byte_s = self._loop.time()
+                self.first_byte_s = self._now()
             if not self._answer.framed:
                 self._tail = (self._tail + data)[-_TAIL_BYTES:]
         if not self._chunked:
@@ -160,7 +163,7 @@ class Passage:
         connection = self._connection
         connection.stop_reading()
         try:
-            async with asyncio.timeout_at(min(self._loop.time() + self._idle_s, connection.over_s)):
+            async with asyncio.timeout_at(min(self._now() + self._idle_s, connection.over_s)):
                 await self._request.writer.drain()
         except TimeoutError:
             connection.look()

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from router.core.bounds import Bounds, Phase
+from router.core.clock import Clock
+from router.reading import ReadsThroughOneBuffer
 from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.faults import Late, Lost, NotHttp
 from router.upstream.origin import Origin
+from router.upstream.uploading import Upload
 
-PIECE_BYTES = 256 * 2**10
-"""A request is written in pieces of this size, each when the connection has taken the one before."""
 HELD_BYTES_MAX = 64 * 2**10
 """So much of an answer may wait for its taker, and one read of the socket on top of it."""
 UPLOAD_LOOKS = 4
@@ -36,17 +37,20 @@ class Taker(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(ReadsThroughOneBuffer):
     """A connection to `origin`; `on_end` is told when it has ended."""
 
     __slots__ = (
-        "_bounds", "_held_bytes", "_loop", "_on_end", "_on_written", "_phase", "_poll", "_reader", "_rest",
-        "_since_s", "_taker", "_timer", "_unsent_bytes", "_waiter", "_writing_paused", "closed", "failure",
-        "idle_until_s", "origin", "stopped", "transport", "used",
+        "_bounds", "_held_bytes", "_loop", "_now", "_on_end", "_phase", "_poll", "_reader", "_since_s", "_taker",
+        "_timer", "_upload", "_waiter", "closed", "failure", "idle_until_s", "origin", "stopped", "transport",
+        "used",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, origin: Origin, on_end: "Callable[[Connection], None]") -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, origin: Origin, on_end: "Callable[[Connection], None]"
+    ) -> None:
         self._loop = loop
+        self._now = clock.monotonic
         self._on_end = on_end
         self.origin = origin
         self.transport: asyncio.Transport | None = None
@@ -64,10 +68,7 @@ class Connection(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._taker: Taker | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._on_written: Callable[[], None] | None = None
-        self._rest: memoryview | None = None
-        self._unsent_bytes = 0
-        self._writing_paused = False
+        self._upload: Upload | None = None
         self._held_bytes = 0
         self.stopped = False
         """Nothing is read, until `read_on`."""
@@ -77,22 +78,15 @@ class Connection(asyncio.Protocol):
 
     def hand_over(self, head: bytes, body: bytes, bounds: Bounds, on_written: Callable[[], None] | None = None) -> None:
         """Write a request; `on_written` is called once it has gone. Its answer is waited for with `answered`."""
-        transport = self.transport
-        assert transport is not None, "a request goes out on a connection that stands"
+        assert self._upload is not None, "a request goes out on a connection that stands"
         self.used = True
         self._bounds = bounds
-        self._on_written = on_written
         self._reader.begin()
-        self._phase, self._since_s = Phase.UPLOAD, self._loop.time()
-        if len(body) <= PIECE_BYTES:
-            transport.write(head + body)
-        else:
-            transport.write(head)
-            self._rest = memoryview(body)
-        self._write_on()
-        if self._phase is Phase.UPLOAD:
-            self._unsent_bytes = self._left_of_upload(transport)
-            self._watch()
+        self._phase, self._since_s = Phase.UPLOAD, self._now()
+        self._upload.begin(head, body, on_written)
+        if self._upload.gone:
+            self._phase = Phase.HEAD
+        self._watch()
 
     async def answered(self) -> Head | None:
         """Wait for the head of the answer; None: `failure` says why there is none."""
@@ -136,7 +130,7 @@ class Connection(asyncio.Protocol):
         """Read again."""
         if self.transport is not None and self.stopped:
             self.stopped = False
-            self._since_s = self._loop.time()
+            self._since_s = self._now()
             self.transport.resume_reading()
             self._watch()
 
@@ -149,8 +143,8 @@ class Connection(asyncio.Protocol):
             and head is not None
             and head.keeps
             and not self.closed
-            and self._rest is None
-            and not self._writing_paused
+            and self._upload is not None
+            and self._upload.gone
         )
         self._phase, self._taker, self._bounds, self._held_bytes = Phase.IDLE, None, None, 0
         if can_go_on and self.stopped:
@@ -193,6 +187,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport."""
         self.transport = cast(asyncio.Transport, transport)  # what uvloop makes is one, and does not say so
+        self._upload = Upload(self.transport)
         # So that the end of an upload is seen, not only its beginning; with 0 asyncio's TLS pauses for nothing at all.
         self.transport.set_write_buffer_limits(high=0 if transport.get_extra_info("ssl_object") is None else 1)
 
@@ -202,7 +197,8 @@ class Connection(asyncio.Protocol):
             self.cut()
             return
         reader = self._reader
-        self._since_s = self._loop.time() if self._phase is Phase.BODY else self._since_s
+        if self._phase is Phase.BODY:
+            self._since_s = self._now()
         try:
             reader.feed(data)
         except NotHttp as fault:
@@ -227,14 +223,19 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Write no more."""
-        self._writing_paused = True
+        if self._upload is not None:
+            self._upload.pause()
 
     def resume_writing(self) -> None:
         """Write the next piece: everything before it has gone."""
-        self._writing_paused = False
-        if self._phase is not Phase.IDLE:
-            self._since_s = self._loop.time() if self._phase is Phase.UPLOAD else self._since_s
-            self._write_on()
+        if self._upload is None:
+            return
+        self._upload.resume()
+        if self._phase is Phase.UPLOAD:
+            self._since_s = self._now()
+            if self._upload.gone:
+                self._phase = Phase.HEAD
+                self._watch()
 
     # ---- inside
 
@@ -244,33 +245,18 @@ class Connection(asyncio.Protocol):
 
     def _close(self) -> None:
         self.closed = True
-        self._rest = None
+        if self._upload is not None:
+            self._upload.drop()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _write_on(self) -> None:
-        """Write as much of the request as the connection takes."""
-        transport = self.transport
-        while self._rest is not None and not self._writing_paused and transport is not None:
-            piece, rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
-            self._rest = rest if len(rest) else None
-            transport.write(piece)
-        if self._rest is not None or self._writing_paused:
-            return
-        if self._on_written is not None:
-            told, self._on_written = self._on_written, None
-            told()
-        if self._phase is Phase.UPLOAD:
-            self._phase, self._since_s = Phase.HEAD, self._loop.time()
-            self._watch()
 
     def _hold(self, size: int) -> None:
         """Keep what came before its taker, a head included."""
         if self._reader.head is None:
             return
         if self._phase is not Phase.BODY:
-            self._phase, self._since_s = Phase.BODY, self._loop.time()
+            self._phase, self._since_s = Phase.BODY, self._now()
             self._watch()
         self._held_bytes += size
         if self._held_bytes > HELD_BYTES_MAX:
@@ -301,7 +287,7 @@ class Connection(asyncio.Protocol):
         """See to it that the timer fires no later than the next bound is reached."""
         due_s = self.idle_until_s if self._bounds is None else self._bounds.next(self._phase, self._since_s)[0]
         if self._phase is Phase.UPLOAD and self._bounds is not None:
-            due_s = min(due_s, self._loop.time() + self._bounds.limits.upload_s / UPLOAD_LOOKS)
+            due_s = min(due_s, self._now() + self._bounds.limits.upload_s / UPLOAD_LOOKS)
         if self._timer is None or due_s < self._timer.when():
             if self._timer is not None:
                 self._timer.cancel()
@@ -312,7 +298,7 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        now = self._loop.time()
+        now = self._now()
         if self._bounds is None:
             if now >= self.idle_until_s:
                 self.cut()
@@ -330,11 +316,5 @@ class Connection(asyncio.Protocol):
         """Find out what leaves no time of its own: bytes of an upload that went, and a taker that is waited for."""
         if self.stopped and self._phase is Phase.BODY:
             self._since_s = now
-        if self._phase is Phase.UPLOAD and self.transport is not None:
-            unsent_bytes = self._left_of_upload(self.transport)
-            if unsent_bytes != self._unsent_bytes:
-                self._unsent_bytes, self._since_s = unsent_bytes, now
-
-    def _left_of_upload(self, transport: asyncio.Transport) -> int:
-        """Return how many bytes of the request have not gone to the kernel."""
-        return transport.get_write_buffer_size() + (0 if self._rest is None else len(self._rest))
+        if self._phase is Phase.UPLOAD and self._upload is not None and self._upload.has_progressed():
+            self._since_s = now

@@ -93,7 +93,7 @@ class Upstream:
         if not (connection.finished() and self._reuse_idle_s and not self._closed and self._kept.keep(connection)):
             connection.cut()
             return
-        connection.keep_until(self._loop.time() + self._reuse_idle_s)
+        connection.keep_until(self._clock.monotonic() + self._reuse_idle_s)
 
     async def close(self) -> None:
         """Cut every connection."""
@@ -113,7 +113,9 @@ class Upstream:
         """Open a connection by `until_s`. Raises OSError, TimeoutError among them."""
         origin = origin_of(frontend.url)
         async with ConnectBound(until_s):
-            _, connection = await self._dialer.dial(lambda: Connection(self._loop, origin, self._ended), frontend)
+            _, connection = await self._dialer.dial(
+                lambda: Connection(self._loop, self._clock, origin, self._ended), frontend
+            )
         self._open.add(connection)
         return connection
 

@@ -120,6 +120,7 @@ class Attempt(Job):
         "send",
         "status",
         "t_end_s",
+        "t_in_s",
         "t_start_s",
         "where",
     )
@@ -128,6 +129,8 @@ class Attempt(Job):
     end: int
     send: "Send"
     t_end_s: float
+    t_in_s: float
+    """When its connection stood."""
 
     def __init__(
         self,

@@ -95,10 +95,13 @@ class Clockwork(simpy.Environment):
         """Do what `run` does, without a call for each event: all that is due, or all that is due before a time."""
         queue: list[Any] = self._queue
         while queue and (until_s is None or queue[0][0] < until_s):
-            if queue[0][3].__class__ is Wake:
-                self._now, _, _, wake = heappop(queue)
+            entry = heappop(queue)
+            wake = entry[3]
+            if wake.__class__ is Wake:
+                self._now = entry[0]
                 wake.callback(wake)
             else:
+                heappush(queue, entry)
                 super().step()
         if until_s is not None and self._now < until_s:
             self._now = until_s

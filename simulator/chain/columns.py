@@ -93,8 +93,9 @@ class Calls:
 class Sends:
     """One row for each attempt of the innermost layer.
 
-    `t_end_s` and `end` are the caller's; `t_work_s`, `t_first_s`, `t_done_s` and `job` the pool's. `turn` is the call
-    of the innermost layer that made it, counted within the operation; `number` its place in that call, from 1.
+    `t_end_s` and `end` are the caller's; `t_in_s` is when its connection stood (nan: never), `t_work_s`, `t_first_s`,
+    `t_done_s` and `job` are the pool's. `turn` is the call of the innermost layer that made it, counted within the
+    operation; `number` its place in that call, from 1.
     """
 
     _TYPES: Final = {
@@ -106,7 +107,7 @@ class Sends:
         "t_end_s": "f8",
         "end": "i1",
         "status": "i2",
-        "connected": "i1",
+        "t_in_s": "f8",
         "t_work_s": "f8",
         "t_first_s": "f8",
         "t_done_s": "f8",
@@ -132,7 +133,7 @@ class Sends:
                 attempt.t_end_s,
                 attempt.end,
                 attempt.status,
-                attempt.where > OUTSIDE,
+                attempt.t_in_s if attempt.where > OUTSIDE else nan,
                 t_work_s,
                 t_first_s,
                 t_done_s,
@@ -143,5 +144,6 @@ class Sends:
         )
 
     def columns(self) -> Columns:
-        """Return the table, by begin."""
-        return self._rows.columns(("number", "turn", "operation", "t_start_s"))
+        """Return the table, by begin; `connected` tells whether `t_in_s` is a time."""
+        table = self._rows.columns(("number", "turn", "operation", "t_start_s"))
+        return {**table, "connected": (~np.isnan(table["t_in_s"])).astype(np.int8)}

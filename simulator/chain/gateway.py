@@ -99,6 +99,7 @@ class Gateway:
             f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
         }
         self._deadline_s = self.config.deadline_s
+        self._failover_spends = self.config.failover_spends
         self._deadlines = FifoTimers(clockwork, self.config.deadline_s, self._deadline_over)
         self._retries_max = self.config.chain_retries_max
         if scenario.chain_cap is not None:
@@ -131,8 +132,9 @@ class Gateway:
             request = self._hurried(call, now_s, until_s)
         else:
             self._deadlines.add(call)
-            request = Request(operation.model, until_s, session=operation.session)
-        if self.config.failover_spends:
+            request = Request(operation.model, until_s)
+            request.session = operation.session
+        if self._failover_spends:
             request.retries_left = self._left(call)
         step = (self._one or self._policy(call)).decide(request)
         if step.__class__ is Send:

@@ -3,9 +3,9 @@
 1. Conservation: operations = ended well + ended badly + still open; each layer's attempts = calls + retries; each
    frontend's offers = finished + cancelled + rejected + still there, by its own count and by the rows.
 2. Causality: nothing ends before it began, no work begins before it was offered or ends before it began.
-3. Little's law: the time integral of what is there equals the sum of what each has stayed, per frontend; both are
-   computed in their own way.
-4. Work conservation: on a frontend that lost no slots nobody waits while a slot is free (by the server's own count).
+3. What is there: at moments spread over the run each server's own count of who waits and who runs is that of the rows.
+   Together with Little's law (an identity of the rows: see `little`) this ties mean numbers to mean stays.
+4. Work conservation: at those moments nobody waits while a slot is free.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,7 @@ from simulator.chain.columns import (
 )
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import OPEN_END
-
-LITTLE_MAX = 1e-9
-"""Largest relative difference between both sides of Little's law: rounding."""
+from simulator.chain.rows import gauges
 
 
 class BrokenModelError(AssertionError):
@@ -45,7 +43,7 @@ def problems(outcome: Outcome) -> Iterator[str]:
     yield from _layers(outcome)
     yield from _frontends(outcome)
     yield from _causality(outcome)
-    yield from _little(outcome)
+    yield from _looks(outcome)
 
 
 def _operations(outcome: Outcome) -> Iterator[str]:
@@ -101,7 +99,13 @@ def _frontends(outcome: Outcome) -> Iterator[str]:
 
 def _causality(outcome: Outcome) -> Iterator[str]:
     sends = outcome.sends
-    pairs = (("t_start_s", "t_end_s"), ("t_start_s", "t_work_s"), ("t_work_s", "t_done_s"), ("t_work_s", "t_first_s"))
+    pairs = (
+        ("t_start_s", "t_end_s"),
+        ("t_start_s", "t_in_s"),
+        ("t_in_s", "t_work_s"),
+        ("t_work_s", "t_done_s"),
+        ("t_work_s", "t_first_s"),
+    )
     for first, then in pairs:
         if np.any(sends[first] > sends[then]):
             yield f"a send has {then} before {first}"
@@ -110,17 +114,26 @@ def _causality(outcome: Outcome) -> Iterator[str]:
             yield f"an attempt of {name} ends before it begins"
 
 
-def _little(outcome: Outcome) -> Iterator[str]:
-    for place, told in enumerate(outcome.frontends):
-        held, stayed = little(outcome.sends, place, outcome.end_s)
-        if abs(held - stayed) > LITTLE_MAX * max(1.0, held):
-            yield f"{told.frontend} held {held:.9g} job seconds, its jobs stayed {stayed:.9g}"
+def _looks(outcome: Outcome) -> Iterator[str]:
+    sends = outcome.sends
+    for look in outcome.looks:
+        here = (sends["frontend"] == look.place) & (sends["connected"] == 1)
+        queue, in_flight = gauges(sends, here, np.asarray([look.t_s]))
+        name = outcome.frontends[look.place].frontend
+        found = (int(queue[0]), int(in_flight[0] - queue[0]))
+        if found != (look.waiting, look.running):
+            yield (
+                f"{name} had {look.waiting} waiting and {look.running} running at {look.t_s:.3f} s, "
+                f"the rows have {found[0]} and {found[1]}"
+            )
+        if look.waiting and look.running < look.slots:
+            yield f"{name} let {look.waiting} wait at {look.t_s:.3f} s, with {look.running} of {look.slots} slots taken"
 
 
 def little(sends: Columns, place: int, end_s: float) -> tuple[float, float]:
     """Return both sides of Little's law times the run's length: the integral of jobs there, the sum of their stays."""
     here = (sends["frontend"] == place) & (sends["connected"] == 1) & ~np.isin(sends["job"], (JOB_REJECTED, JOB_LOST))
-    t_in = sends["t_start_s"][here]
+    t_in = sends["t_in_s"][here]
     t_out = np.where(np.isnan(sends["t_done_s"]), end_s, sends["t_done_s"])[here]
     times = np.concatenate([t_in, t_out])
     steps = np.concatenate([np.ones_like(t_in), -np.ones_like(t_out)])

@@ -148,6 +148,12 @@ class GenericLayer:
             return Told(True, bound_s - min(0.25, bound_s / 20), inf)  # answered a little before the SDK gives up
         return Told(True, bound_s, bound_s if self.spec.timeout_covers == "whole" else inf)
 
+    @property
+    def entries(self) -> int:
+        """Entries of its own timers, dead ones included."""
+        held = (timers for timers in (self._attempt_timers, self._deadlines) if timers is not None)
+        return sum(map(len, held))
+
     # ---- as Below of the layer above
 
     def begin(self, parent: Call, number: int, now_s: float) -> Call:

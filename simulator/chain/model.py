@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from router.core.tally import Tally
 from scenarios.layers import Layer
@@ -30,6 +30,20 @@ def seed_of(scenario: Scenario, replication: int) -> int:
     return replication_seed(scenario.seed, replication)
 
 
+LOOKS: Final = 32
+"""Moments of a run at which the servers' own counts are noted down, to be held against the rows."""
+
+
+class Look(NamedTuple):
+    """What one frontend's server counted at one moment."""
+
+    t_s: float
+    place: int
+    waiting: int
+    running: int
+    slots: int
+
+
 class Model:
     """Everything that takes part in one replication of a scenario, before its first moment."""
 
@@ -52,6 +66,11 @@ class Model:
         self.arriving = arrivals_of(scenario, seed)
         self.users = Users(self.clockwork, self.layers[0], scenario, self.arriving, units)
         self._join(seed)
+        self.looks: list[Look] = []
+        last_s = self.arriving.t_s[-1] if self.arriving.t_s else 0.0
+        for turn in range(LOOKS):
+            # Off the halves and tenths at which even arrivals and answers fall together.
+            self.clockwork.at(last_s * (turn + 0.618) / LOOKS, self._look)
 
     def _pool(self, pool: Pool, units: Units, seed: int) -> PoolFrontends:
         made = []
@@ -95,6 +114,13 @@ class Model:
         if self.scenario.semantics.late_answers == "count":
             for frontend in self.frontends:
                 frontend.late = self.users.late
+
+    def _look(self, _: object) -> None:
+        now_s = self.clockwork.now
+        for place, frontend in enumerate(self.frontends):
+            if not frontend.probes_queue:  # probes have no rows
+                server = frontend.server
+                self.looks.append(Look(now_s, place, server.waiting, server.running, server.slots))
 
     def ids(self) -> list[str]:
         """Return the ids of the operations, in order of arrival."""

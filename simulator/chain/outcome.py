@@ -9,7 +9,7 @@ from scenarios import record
 from scenarios.spec import Scenario
 from scenarios.world.job import CANCELLED, FINISHED, REJECTED
 from simulator.chain.columns import Columns
-from simulator.chain.model import Model
+from simulator.chain.model import Look, Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Outcome:
     layers: Mapping[str, Columns]
     sends: Columns
     frontends: Sequence[PoolTotals]
+    looks: Sequence[Look]
     faults: Sequence[record.Fault]
     sessions: Mapping[str, int]
 
@@ -89,6 +90,7 @@ def outcome_of(model: Model, replication: int) -> Outcome:
         layers=layers,
         sends=sends,
         frontends=totals,
+        looks=model.looks,
         faults=[fault.row() for fault in model.faults],
         sessions=model.users.sessions(),
     )

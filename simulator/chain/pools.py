@@ -112,6 +112,7 @@ class Frontend:
                 return met
             self._enter(attempt)
         attempt.where = INSIDE
+        attempt.t_in_s = now_s
         server = self.server
         moved = server.offer(attempt, now_s)
         if moved:
@@ -254,6 +255,7 @@ class Frontend:
 
     def _enter(self, attempt: Attempt) -> None:
         attempt.where = INSIDE
+        attempt.t_in_s = self._clockwork.now
         if self.entered is not None:
             self.entered(attempt)
 
@@ -287,7 +289,7 @@ class Frontend:
                     t_s,
                     OK_END,
                     200,
-                    True,
+                    attempt.t_in_s,
                     attempt.start_s,
                     attempt.first_token_s,
                     t_s,

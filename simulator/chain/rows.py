@@ -139,25 +139,26 @@ def _last_sends(sends: dict[str, list[Any]]) -> dict[tuple[int, int], tuple[floa
 
 def _sends(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any]]) -> Iterator[Send]:
     columns = (
-        "operation", "turn", "number", "frontend", "t_start_s", "t_first_s", "t_end_s", "end", "status", "connected",
+        "operation", "turn", "number", "frontend", "t_start_s", "t_first_s", "t_end_s", "end", "status", "t_in_s",
     )  # fmt: skip
     end_s = round(outcome.end_s, _DIGITS)
-    for operation, turn, number, place, t_start_s, t_first_s, t_end_s, end, status, connected in zip(
+    for operation, turn, number, place, t_start_s, t_first_s, t_end_s, end, status, t_in_s in zip(
         *(sends[name] for name in columns), strict=True
     ):
         # A router writes down the head of an answer; what only layers have seen is told by the first token.
+        connected = not isnan(t_in_s)
         begun = bool(status) or t_first_s < t_end_s
         delivery = Delivery.UNSENT if not connected else Delivery.ANSWERED if begun else Delivery.UNKNOWN
-        cause = _cause(end, connected=bool(connected))
+        cause = _cause(end, connected=connected)
         yield Send(
             request_id=f"{ids[operation]}-r{turn - 1}",
             attempt=number,
             pool=outcome.frontends[place].pool,
             frontend=outcome.frontends[place].frontend,
             t_start=t_start_s,
-            t_connected=t_start_s if connected else None,
+            t_connected=t_in_s if connected else None,
             t_end=end_s if end == OPEN_END else t_end_s,
-            slot_taken=bool(connected),
+            slot_taken=connected,
             delivery=str(delivery),
             status=status or (200 if begun else None),
             cause=None if cause is None else str(cause),
@@ -182,20 +183,20 @@ def _cause(end: int, *, connected: bool) -> Cause | None:
 def _pool_events(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any]]) -> list[PoolEvent]:
     """Return what the pools saw, in the order of time."""
     columns = (
-        "operation", "turn", "frontend", "t_start_s", "t_end_s", "end", "connected", "t_work_s", "t_done_s", "job",
+        "operation", "turn", "frontend", "t_in_s", "t_end_s", "end", "t_work_s", "t_done_s", "job",
         "tokens",
     )  # fmt: skip
     events: list[tuple[float, int, PoolEvent]] = []
-    for operation, turn, place, t_start_s, t_end_s, end, connected, t_work_s, t_done_s, job, tokens in zip(
+    for operation, turn, place, t_in_s, t_end_s, end, t_work_s, t_done_s, job, tokens in zip(
         *(sends[name] for name in columns), strict=True
     ):
-        if not connected:
+        if isnan(t_in_s):
             continue
-        kinds: list[tuple[str, float]] = [("body_complete", t_start_s)]
+        kinds: list[tuple[str, float]] = [("body_complete", t_in_s)]
         if job == JOB_REJECTED:
-            kinds.append(("rejected", t_start_s))
-        elif t_work_s != t_start_s:
-            kinds.append(("queued", t_start_s))
+            kinds.append(("rejected", t_in_s))
+        elif t_work_s != t_in_s:
+            kinds.append(("queued", t_in_s))
         if not isnan(t_work_s):
             kinds.append(("started", t_work_s))
         if end in (TIMEOUT_END, LEFT_END, LOST_END) and job not in (JOB_CANCELLED, JOB_REJECTED):
@@ -237,7 +238,7 @@ def _samples(outcome: Outcome) -> Iterator[Sample]:
 
 def gauges(sends: Columns, here: Any, times: Any) -> tuple[Any, Any]:
     """Return how many of the chosen sends wait for a slot, and how many wait or run, right after each time."""
-    t_in = np.sort(sends["t_start_s"][here])
+    t_in = np.sort(sends["t_in_s"][here])
     left = np.where(np.isnan(sends["t_done_s"]), sends["t_end_s"], sends["t_done_s"])
     gone = ~np.isin(sends["job"], (JOB_QUEUED, JOB_RUNNING))
     t_out = np.sort(left[here & gone])

@@ -61,7 +61,8 @@ class Users:
         self.arrived = 0
         self._clockwork = clockwork
         self._chain = chain
-        self._arriving = arriving
+        self._asks = arriving.asks
+        self._count = len(arriving.t_s)
         self._t_s = arriving.t_s
         self._load = arriving.load
         self._models = [load.model for load in scenario.load]
@@ -79,10 +80,10 @@ class Users:
         operation = Operation(index, load, self._models[load], t_s, self._unit())
         if self._inner_layers:
             operation.turns = [0] * self._inner_layers
-        if self._arriving.asks is not None:
-            self._ask(operation, self._arriving.asks[index])
+        if self._asks is not None:
+            self._ask(operation, self._asks[index])
         # Before the operation begins: at one moment arrivals come in their order, then what they lead to.
-        if following < len(self._t_s):
+        if following < self._count:
             self._clockwork.again(self._t_s[following], wake)
         self._start(operation, t_s)
 
@@ -103,10 +104,10 @@ class Users:
             rows.code[index] = result.code
         self.live -= 1
         if result.end == OK_END:
-            child: Call | Attempt | None = operation.child
-            while isinstance(child, Call):
+            child = operation.child
+            while child.__class__ is Call:
                 child = child.child
-            if child is not None:
+            if isinstance(child, Attempt):
                 rows.t_first_s[index] = child.first_token_s
         # Without their cycles operation and attempts are freed at once, and the collector of cycles has nothing to do.
         operation.child = None

@@ -1,9 +1,12 @@
+from typing import get_args, get_type_hints
+
 import pytest
 from msgspec.structs import replace
 
 from reports import headline, judgement
 from reports.measures import Run
 from scenarios.record import Fault, Record, Send
+from scenarios.spec import Fault as PlannedFault
 from tests.reports.records import as_real, fault_not_made, modelled, nothing_happened, received_twice
 
 
@@ -68,6 +71,10 @@ def test_many_faults_are_counted_and_unknown_ones_named() -> None:
     ]
     assert headline.done(Run(Record(meta, faults))) == "4 faults were made on 2 pools (a, b)"
     assert headline.done(Run(Record(meta, faults[:1]))) == "pool a had the fault slow for 1.0 s"
+
+
+def test_every_kind_of_fault_has_words_of_its_own() -> None:
+    assert headline._EFFECTS.keys() == set(get_args(get_type_hints(PlannedFault)["kind"]))
 
 
 def test_an_empty_run_is_told_as_empty() -> None:

@@ -15,6 +15,8 @@ LAST_CHUNK = b"0\r\n\r\n"
 
 def request_head(ask: Ask, length: int) -> bytes:
     """Return the head of a client's request."""
+    if ask.lists:
+        return b"GET /v1/models HTTP/1.1\r\nHost: router\r\n\r\n"
     framing = "Transfer-Encoding: chunked" if ask.chunked else f"Content-Length: {length}"
     version = "1.0" if ask.old else "1.1"
     lines = [f"POST {CHAT} HTTP/{version}", "Host: router", f"x-request-id: {ask.name}", framing]
@@ -35,6 +37,8 @@ def request_body(ask: Ask) -> bytes:
 
 def upload_of(ask: Ask) -> list[bytes]:
     """Return the pieces in which a client writes its body, the last one with its end."""
+    if ask.lists:
+        return []
     body = request_body(ask)
     step = -(-len(body) // ask.upload_pieces)
     pieces = [body[at : at + step] for at in range(0, len(body), step)]

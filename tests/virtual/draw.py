@@ -95,6 +95,7 @@ def _rules(rng: random.Random, pools: tuple[Pool, ...]) -> RouterConfig:
 def _shell(rng: random.Random, seed: int) -> ShellConfig:
     return ShellConfig(
         reuse_idle_s=rng.choice((0.0, 0.05, 0.5, 4.0)),
+        models_timeout_s=rng.choice((0.1, 2.0)),
         drain_timeout_s=rng.choice((0.2, 1.0, 5.0)),
         body_bytes_max=rng.choice((20_000, 64 * 2**20)),
         seed=seed,
@@ -105,6 +106,10 @@ def _events(rng: random.Random, pools: tuple[Pool, ...], frontends: list[str], l
     span_s = rng.choice((0.05, 0.5, SPAN_S))
     for number in range(rng.randint(3, 12)):
         yield _ask(rng, number, span_s, latency_s)
+    for number in range(rng.choice((0, 0, 0, 1, 2))):
+        leaves_s = _moment(rng) if rng.random() < 0.3 else None
+        at_s = rng.uniform(0, span_s)
+        yield Ask(at_s=at_s, name=f"list{number}", lane=0, answer=Answer(), lists=True, leaves_s=leaves_s)
     for _ in range(rng.choice((0, 1, 2, 4, 6))):
         yield _trouble(rng, frontends, span_s)
     for _ in range(rng.choice((0, 0, 1, 3))):

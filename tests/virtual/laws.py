@@ -155,12 +155,16 @@ def _is_all(heard: Heard, said: Said) -> bool:
 def what_arrived_is_delivered(seen: Observed) -> Iterator[str]:
     """Every byte of an answer that came to the router before a loss reaches a client that reads.
 
-    Where a bound of the router's own ended it, what had come and was not yet read may be lost.
+    Where a bound of the router's own ended it, what had come and was not yet read may be lost, and so may what waited
+    for a client that is slow.
     """
     for heard, served in _passed_on(seen):
         if heard.end == "left" or _was_hurried(seen) or not _reads_on(seen, heard.ask):
             continue
-        came = served.read_bytes if _ended_by_router(seen, heard.ask) else served.arrived_bytes
+        by_router = _ended_by_router(seen, heard.ask)
+        if by_router and heard.ask.read_pause_s:
+            continue
+        came = served.read_bytes if by_router else served.arrived_bytes
         body = read_whole(answer_of(heard.ask).wire[:came]).body
         if len(heard.reading.body) < len(body) and heard.ask.answer.kind is not Kind.BAD_CHUNK:
             yield f"{heard} got {len(heard.reading.body)} of {len(body)} bytes that had come"
@@ -188,6 +192,19 @@ def every_request_ends(seen: Observed) -> Iterator[str]:
             took_s, most_s = heard.ended_s - heard.began_s, _longest_s(seen, heard)
             if took_s > most_s:
                 yield f"{heard} took {took_s:.3f} s, at most {most_s:.3f} s are allowed"
+
+
+def lists_end_in_time(seen: Observed) -> Iterator[str]:
+    """A list of models comes within its time-out, whatever the pools do: theirs, or the word that none has told any."""
+    slack_s = SLACK_S + 8 * seen.world.latency_s + 100 * seen.world.tick_s
+    for ask in seen.world.lists:
+        heard = seen.lists[ask.name]
+        if heard.end in {"left", "refused"} or (_was_hurried(seen) and not heard.clean):
+            continue
+        if not heard.clean or heard.reading.status not in {200, 503}:
+            yield f"{heard} is no list: {bytes(heard.reading.body)!r}"
+        elif heard.ended_s - heard.began_s > seen.world.shell.models_timeout_s + slack_s:
+            yield f"{heard} took {heard.ended_s - heard.began_s:.3f} s"
 
 
 def the_tally_adds_up(seen: Observed) -> Iterator[str]:
@@ -234,6 +251,7 @@ LAWS: tuple[Law, ...] = (
     what_arrived_is_delivered,
     whole_answers_arrive_whole,
     every_request_ends,
+    lists_end_in_time,
     the_tally_adds_up,
     the_drain_ends_in_time,
 )

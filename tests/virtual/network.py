@@ -156,7 +156,9 @@ class Stream:
         return self._network.buffer_bytes - self.held_bytes
 
     def push(self, item: bytes | Fin | Reset) -> None:
-        """Send something on its way."""
+        """Send something on its way; after a cut it gets nowhere, and nobody knows yet."""
+        if self.dead:
+            return
         if isinstance(item, bytes):
             self.held_bytes += len(item)
         self._under_way.append(item)

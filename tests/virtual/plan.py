@@ -85,6 +85,8 @@ class Ask:
     """So long after it began the client closes its connection; None: it stays."""
     read_pause_s: float = 0.0
     """How long the client pauses after each read."""
+    lists: bool = False
+    """The client asks for the list of models, and for nothing else."""
 
 
 class What(StrEnum):
@@ -178,8 +180,13 @@ class World:
 
     @property
     def asks(self) -> list[Ask]:
-        """Return the requests."""
-        return [event for event in self.events if isinstance(event, Ask)]
+        """Return the requests for inference."""
+        return [event for event in self.events if isinstance(event, Ask) and not event.lists]
+
+    @property
+    def lists(self) -> list[Ask]:
+        """Return the requests for lists of models."""
+        return [event for event in self.events if isinstance(event, Ask) and event.lists]
 
     @property
     def signal(self) -> Signal | None:

@@ -45,6 +45,8 @@ class Observed:
     def __init__(self, world: World) -> None:
         self.world = world
         self.heard: dict[str, Heard] = {}
+        self.lists: dict[str, Heard] = {}
+        """What became of requests for lists of models."""
         self.served: list[Served] = []
         self.unknown_ids: list[str] = []
         self.rows: list[SendRow] = []
@@ -215,6 +217,8 @@ class _Play:
             by_lane[ask.lane].append(ask)
         for asks in by_lane.values():
             yield lane(asks, self.observed.heard, self.observed.start_s)
+        for ask in self.world.lists:
+            yield lane([ask], self.observed.lists, self.observed.start_s)
 
     async def _router(self) -> None:
         settings = Settings(

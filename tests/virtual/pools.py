@@ -169,8 +169,8 @@ class PoolConnection(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Tell whether nothing is under way."""
-        return self._served is None
+        """Tell whether nothing is under way, the end of the connection included."""
+        return self._served is None and not self._transport.is_closing()
 
     @property
     def served(self) -> Served | None:
