@@ -13,8 +13,9 @@ from router.upstream.connection import UPLOAD_LOOKS
 from tests.router import test_faults, test_intake, test_streams
 from tests.virtual.clients import Heard
 from tests.virtual.laws import broken_laws
+from tests.virtual.observed import Observed
 from tests.virtual.plan import Answer, Ask, Break, Event, Kind, Trouble, What, World, pool_of
-from tests.virtual.play import Observed, play
+from tests.virtual.play import play
 from tests.virtual.rows import rows_of
 
 globals().update(rows_of(test_faults, but=("test_a_name_that_cannot_be_looked_up",)))
