@@ -1,6 +1,7 @@
 """Every time-out at its real length, in milliseconds: what a live test would have to wait minutes for.
 
-The bounds are the defaults that users run with; each is kept to a few latencies.
+The bounds are the defaults that users run with; each is kept to a few latencies. The live tests of faults, streams and
+uploads, with their short bounds, run here too.
 """
 
 from dataclasses import replace
@@ -18,9 +19,8 @@ from tests.virtual.plan import Answer, Ask, Break, Event, Kind, Trouble, What, W
 from tests.virtual.play import play
 from tests.virtual.rows import rows_of
 
-globals().update(rows_of(test_faults, but=("test_a_name_that_cannot_be_looked_up",)))
-globals().update(rows_of(test_streams))
-globals().update(rows_of(test_intake))
+# Names are looked up in threads, which are outside.
+globals().update(rows_of(test_faults, test_streams, test_intake, but=("test_a_name_that_cannot_be_looked_up",)))
 
 LATENCY_S = 0.001
 WITHIN_S = 0.1
