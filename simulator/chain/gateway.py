@@ -46,7 +46,7 @@ _LOST: Final = Outcome(slot_taken=True, cause=Cause.LOST)
 _LATE: Final = {taken: Outcome(slot_taken=taken, cause=Cause.DEADLINE) for taken in (False, True)}
 
 
-class _Wait:
+class Waiter:
     """One sleep of a request that waits for its first send; `live` until it is woken, by time or by a change."""
 
     __slots__ = ("call", "live", "told", "waiting")
@@ -314,22 +314,22 @@ class Gateway:
         attempt.frontend.leave(attempt, now_s)
 
     def _sleep(self, call: Call, waiting: Waiting) -> None:
-        wait = _Wait(call, waiting)
+        wait = Waiter(call, waiting)
         call.waiting = waiting
         waiting.on_wake = partial(self._wake, wait)
         self._timers.add(waiting.until_s, wait, self._woke)
 
-    def _wake(self, wait: _Wait) -> None:
+    def _wake(self, wait: Waiter) -> None:
         """Hear, amid another's decision, that something has changed; the waiter decides when that one is made."""
         if not wait.told:
             wait.told = True
             self._clockwork.news.add(self._told, wait, None)
 
-    def _told(self, wait: _Wait, _: object) -> None:
+    def _told(self, wait: Waiter, _: object) -> None:
         if wait.live:
             self._woke(wait)
 
-    def _woke(self, wait: _Wait) -> None:
+    def _woke(self, wait: Waiter) -> None:
         wait.live = False
         wait.waiting.on_wake = None
         call = wait.call
