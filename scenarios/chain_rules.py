@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 from router.core.budgets.kinds import check_budget
 from router.core.budgets.retry_budget import BudgetError
+from router.core.config import Selection
 from scenarios.keys import nearest
-from scenarios.layers import Layer
+from scenarios.layers import Background, Layer
 from scenarios.measures.names import PLAIN, is_measure
 from scenarios.presets import layer_preset_names
 from scenarios.problem import Problem
@@ -35,6 +36,7 @@ def problems(scenario: Scenario) -> Iterator[Problem]:
     for index, fault in enumerate(scenario.faults):
         target = next((pool for pool in scenario.pools if pool.id == fault.pool), None)
         yield from _fault(f"faults[{index}]", fault, target, layered=bool(scenario.layers))
+    yield from _background(scenario)
     yield from _whole(scenario)
 
 
@@ -137,6 +139,26 @@ def _fault(key: str, fault: Fault, pool: Pool | None, *, layered: bool) -> Itera
         yield Problem(f"{key}.factor", "is missing", "how many times as long work takes, such as 3")
     if fault.kind == "errors" and fault.share is None:
         yield Problem(f"{key}.share", "is missing", "the share of requests that fail, such as 0.5")
+
+
+def _background(scenario: Scenario) -> Iterator[Problem]:
+    """Ask that what a router does beside requests has a router to do it, and something to do it with."""
+    background = scenario.background
+    routed = bool(scenario.layers) and scenario.layers[-1].kind == "pooldrill"
+    if background != Background() and not routed:
+        yield Problem("background", "means nothing without a layer of kind pooldrill", "leave it out, or add one")
+    for index, pool in enumerate(scenario.pools):
+        if (pool.listed_from_s or pool.listed_until_s is not None) and not background.discovery:
+            yield Problem(
+                f"pools[{index}].listed_from_s", "means nothing without discovery", "background.discovery = true"
+            )
+    for index, switch in enumerate(background.switches):
+        key = f"background.switches[{index}]"
+        if scenario.router.selection is not Selection.PRIMARY_BACKUP:
+            yield Problem(key, "needs a primary to move", 'router.selection = "primary_backup"')
+        if switch.to not in [pool.id for pool in scenario.pools]:
+            known = ", ".join(pool.id for pool in scenario.pools)
+            yield Problem(f"{key}.to", f"no pool is called {switch.to!r}", f"one of {known}")
 
 
 def _whole(scenario: Scenario) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from scenarios.parts import Count, LayerName, Part, PositiveCount, PositiveSeconds, Seconds, Share
+from scenarios.parts import Count, LayerName, Part, PoolName, PositiveCount, PositiveSeconds, Seconds, Share
 
 RetryWord = Annotated[str, Meta(pattern=r"^(connect|lost|timeout|[45](\d\d|xx))$")]
 """What a layer may retry on: connect (provably unsent), lost (the connection ended after hand-over), timeout (its own
@@ -90,3 +90,32 @@ class Layer(Part, frozen=True, kw_only=True):
     """Where the innermost layer sends again: to the same pool, or to another one where there is one."""
     balance: Literal["round_robin", "random", "primary"] = "round_robin"
     """How the innermost layer chooses a pool for a first attempt; primary: the first that is listed."""
+
+
+class Switch(Part, frozen=True, kw_only=True):
+    """An operator's word: move all traffic to another pool (probe, move, drain, verify; or roll back)."""
+
+    at_s: PositiveSeconds
+    to: PoolName
+
+
+class Background(Part, frozen=True, kw_only=True):
+    """What each instance of a pooldrill layer does beside requests. Trials of benched frontends need no word here."""
+
+    probing: bool = False
+    """Whether frontends are probed, and only healthy ones get sends."""
+    probe_interval_s: PositiveSeconds = 5.0
+    probe_timeout_s: PositiveSeconds = 5.0
+    rise: PositiveCount = 3
+    """So many good probes in a row make healthy."""
+    fall: PositiveCount = 3
+    """So many bad probes in a row make unhealthy."""
+    discovery: bool = False
+    """Whether the list of pools is asked for; else all are known from the start."""
+    discovery_interval_s: PositiveSeconds = 5.0
+    discovery_silent_s: tuple[float, float] | None = None
+    """From when to when nobody answers the question for the list."""
+    clock_offsets_s: Annotated[tuple[float, ...], Meta(max_length=8)] = ()
+    """How far each source of time is ahead; clocks are checked where there is one."""
+    check_interval_s: PositiveSeconds = 600.0
+    switches: Annotated[tuple[Switch, ...], Meta(max_length=8)] = ()

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from router.core.config import Selection
-from scenarios.layers import Layer
+from scenarios.layers import Background, Layer
 from scenarios.parts import (
     Count,
     ModelName,
@@ -86,6 +86,9 @@ class Pool(Part, frozen=True, kw_only=True):
     """Sessions whose prompt a frontend remembers, so that they need no prefill beyond the overhead."""
     probes_queue: bool = False
     """Whether health probes wait in the queue like requests."""
+    listed_from_s: Seconds = 0.0
+    """When discovery begins to list it; the frontends are there from the start."""
+    listed_until_s: PositiveSeconds | None = None
     fail_share: Share = 0.0
     """Share of the requests that are answered with `fail_status` at once, whatever the load."""
     fail_status: Status = 500
@@ -228,6 +231,7 @@ class Scenario(Part, frozen=True, kw_only=True):
 
     layers: Annotated[tuple[Layer, ...], Meta(max_length=8)] = ()
     """The chain between users and pools, outermost first; with any, the queue-level model runs the scenario."""
+    background: Background = Background()
     chain_cap: Count | None = None
     """Re-sends of one operation that all layers which count the chain may make together; left out: no cap."""
     semantics: Semantics = Semantics()

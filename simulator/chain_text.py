@@ -33,7 +33,7 @@ SHOWN: Final = (
     ("goodput_before_fault", "  before the fault", percent),
     ("goodput_during_fault", "  during the fault", percent),
     ("goodput_after_fault", "  after the fault", percent),
-    ("first_request_s", "first request that met the fault", seconds),
+    ("first_request_s", "first request in the fault", seconds),
     ("recovery_s", "recovered after", seconds),
     ("queue_max", "longest queue", count),
     ("orphaned_share", "work for nobody", percent),
@@ -123,8 +123,9 @@ def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
         "send_amplification": f"at most {count(figures.sends_mean_max)}",
         "queue_amplification": f"at most {count(figures.entries_mean_max)}",
         "sends_max": f"at most {figures.sends_max}",
-        "first_request_s": f"at most {seconds(_longest(measured.scenario, figures))}",
     }
+    if math.isfinite(longest_s := _longest(measured.scenario, figures)):
+        found["first_request_s"] = f"at most {seconds(longest_s)}"
     try:
         closed_s = measured.closed_form_s
     except Undecided:

@@ -16,6 +16,7 @@ from typing import Protocol, cast
 
 from router.core.bounds import Bounds, Phase
 from router.core.clock import Clock
+from router.reading import ReadsThroughOneBuffer
 from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.faults import Late, Lost, NotHttp
@@ -36,7 +37,7 @@ class Taker(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(ReadsThroughOneBuffer):
     """A connection to `origin`; `on_end` is told when it has ended."""
 
     __slots__ = (

@@ -4,13 +4,13 @@ They are rare beside requests, so they need no speed. The model answers their ef
 frontend's door, a Probe by that and, where the pool says so, by a place in its queue like a request's.
 """
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import simpy
 
 from router.core.delivery import Cause
-from router.core.effects import PROBE_OK, Connect, Probe, Wait
+from router.core.effects import PROBE_OK, Connect, Failed, Fetch, Probe, Wait
 from router.core.loops import trials
 from router.core.policy import Policy
 from simulator.chain.clockwork import Clockwork
@@ -20,21 +20,28 @@ from simulator.waiters import Waiters
 
 
 class Background:
-    """Performs the effects of one router's loops; `frontends` by name."""
+    """Performs the effects of loops; `frontends` by name, `fetch` tells what a source says (None: it is silent)."""
 
-    def __init__(self, clockwork: Clockwork, frontends: Mapping[str, Frontend]) -> None:
+    def __init__(
+        self, clockwork: Clockwork, frontends: Mapping[str, Frontend], fetch: Callable[[Fetch], object]
+    ) -> None:
         self._clockwork = clockwork
         self._frontends = frontends
+        self._fetch = fetch
         self._timers = Timers(clockwork)
         self._waiters = Waiters(clockwork, self._timers)
 
     def try_benched(self, policy: Policy) -> None:
         """Begin as many loops of trials as a policy allows; nothing is due once all are back."""
         for _ in range(policy.config.trials_max):
-            self._clockwork.process(self.run(trials(policy)))
+            self.begin(trials(policy))
 
-    def run(self, loop: Generator[Any, Any, None]) -> Generator[simpy.Event, Any, None]:
-        """Drive one loop for ever."""
+    def begin(self, loop: Generator[Any, Any, Any]) -> None:
+        """Begin one loop."""
+        self._clockwork.process(self._run(loop))
+
+    def _run(self, loop: Generator[Any, Any, Any]) -> Generator[simpy.Event, Any, None]:
+        """Drive one loop to its end, if it has one."""
         effect = next(loop)
         while True:
             match effect:
@@ -42,12 +49,25 @@ class Background:
                     answer: object = yield from self._connect(effect)
                 case Probe():
                     answer = yield from self._probe(effect)
+                case Fetch():
+                    answer = yield from self._ask(effect)
                 case Wait():
                     answer = None
                     yield from self._waiters.wait(effect)
                 case _:
                     raise TypeError(f"the model has no answer to {effect!r}")
-            effect = loop.send(answer)
+            try:
+                effect = loop.send(answer)
+            except StopIteration:
+                return
+
+    def _ask(self, effect: Fetch) -> Generator[simpy.Event, Any, object]:
+        yield self._clockwork.timeout(0)
+        answer = self._fetch(effect)
+        if answer is None:
+            yield from self._timers.sleep(effect.until_s)
+            return Failed("no answer in time")
+        return answer
 
     def _connect(self, effect: Connect) -> Generator[simpy.Event, Any, Cause | None]:
         frontend = self._frontends[effect.frontend.name]

@@ -10,23 +10,19 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-import msgspec
-
 from router.core.chain import WhenUnknown
-from router.core.config import RouterConfig
-from router.core.delivery import Cause, Delivery, Outcome
+from router.core.delivery import Blame, Cause, Delivery, Outcome
 from router.core.effects import End, Request, Send, Waiting
 from router.core.forwarding import RETRY_LATER
-from router.core.policy import Policy, build_policy
+from router.core.policy import Policy
 from router.core.refusal import CLIENT_LEFT, STATUS, Reason, code_for, retry_after
-from router.core.topology import Catalog
-from router.core.topology import Pool as CorePool
 from scenarios.layers import Layer
 from scenarios.spec import Scenario
 from scenarios.world.streams import stream
 from simulator.chain.calls import OUTSIDE, TELLING, Attempt, Call
 from simulator.chain.clockwork import Clockwork, FifoTimers, Timers
 from simulator.chain.columns import Calls
+from simulator.chain.control import Instance
 from simulator.chain.gate import PoolFrontends
 from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
@@ -50,7 +46,7 @@ _LOST: Final = Outcome(slot_taken=True, cause=Cause.LOST)
 _LATE: Final = {taken: Outcome(slot_taken=taken, cause=Cause.DEADLINE) for taken in (False, True)}
 
 
-class _Wait:
+class Waiter:
     """One sleep of a request that waits for its first send; `live` until it is woken, by time or by a change."""
 
     __slots__ = ("call", "live", "told", "waiting")
@@ -85,15 +81,14 @@ class Gateway:
         self.calls = Calls()
         self._clockwork = clockwork
         self._timers = timers
-        self.config = RouterConfig(**msgspec.structs.asdict(scenario.router))
-        catalog = Catalog(
-            CorePool.of_urls(pool.id, [f"http://{pool.id}-{n}.invalid" for n in range(pool.frontends)], [pool.model])
-            for pool in scenario.pools
-        )
-        self.policies: list[Policy] = [
-            build_policy(self.config, clockwork, _draws(seed, spec, instance), catalog)
-            for instance in range(spec.instances)
+        count = spec.instances
+        self.instances = [
+            Instance(clockwork, scenario, _draws(seed, spec, place), label=f"@{place}" if count > 1 else "")
+            for place in range(count)
         ]
+        self.policies = [instance.policy for instance in self.instances]
+        self.config = self.policies[0].config
+        self._switches = bool(scenario.background.switches)
         self._one = self.policies[0] if len(self.policies) == 1 else None
         self._doors: dict[str, tuple[Frontend, Draw]] = {
             f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
@@ -196,6 +191,8 @@ class Gateway:
             policy.relayed(send, End.COMPLETE)
             policy.release(send)
             policy.tally.request_ended("200", send.attempt)
+            if self._switches:
+                self._tell_switch(call, send, None)
             call.live = False
             if self.place:
                 self.calls.add(call, self._clockwork.now, OK_END, 200)
@@ -229,12 +226,17 @@ class Gateway:
         policy.tally.request_ended("200", send.attempt)
         self._finish(attempt.parent, LOST)
 
+    def _tell_switch(self, call: Call, send: Send, failure: str | None) -> None:
+        self.instances[call.operation.index % len(self.instances)].sent(send, failure)
+
     def _failed(self, attempt: Attempt, send: Send, outcome: Outcome) -> None:
         policy = self._policy(attempt.parent)
         policy.observe(send, outcome)
         policy.release(send)
         assert outcome.cause is not None, "a send without an answer has a cause"
         policy.tally.send_failed(attempt.frontend.pool, outcome.cause)
+        if self._switches and outcome.blame is Blame.FRONTEND:
+            self._tell_switch(attempt.parent, send, str(outcome.cause))
         self._take(attempt.parent, policy.again(send, outcome), outcome)
 
     def _begun(self, attempt: Attempt) -> None:
@@ -312,22 +314,22 @@ class Gateway:
         attempt.frontend.leave(attempt, now_s)
 
     def _sleep(self, call: Call, waiting: Waiting) -> None:
-        wait = _Wait(call, waiting)
+        wait = Waiter(call, waiting)
         call.waiting = waiting
         waiting.on_wake = partial(self._wake, wait)
         self._timers.add(waiting.until_s, wait, self._woke)
 
-    def _wake(self, wait: _Wait) -> None:
+    def _wake(self, wait: Waiter) -> None:
         """Hear, amid another's decision, that something has changed; the waiter decides when that one is made."""
         if not wait.told:
             wait.told = True
             self._clockwork.news.add(self._told, wait, None)
 
-    def _told(self, wait: _Wait, _: object) -> None:
+    def _told(self, wait: Waiter, _: object) -> None:
         if wait.live:
             self._woke(wait)
 
-    def _woke(self, wait: _Wait) -> None:
+    def _woke(self, wait: Waiter) -> None:
         wait.live = False
         wait.waiting.on_wake = None
         call = wait.call

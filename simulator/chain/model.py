@@ -2,27 +2,52 @@
 
 import itertools
 from collections.abc import Mapping
+from math import inf, nan
 from typing import Final, NamedTuple
 
+from router.core.discovery import SOURCE
+from router.core.drift import Reading
+from router.core.effects import Fetch
 from router.core.tally import Tally
+from scenarios.layers import Background as BackgroundSpec
 from scenarios.layers import Layer
+from scenarios.record import Row
 from scenarios.spec import Pool, Scenario
 from scenarios.statistics import replication_seed
 from scenarios.world import blocks
 from simulator.chain import faults
 from simulator.chain.background import Background
+from simulator.chain.calls import Attempt, Call
 from simulator.chain.clockwork import Clockwork, Timers
 from simulator.chain.columns import Sends
+from simulator.chain.control import listing
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
-from simulator.chain.gateway import Gateway
+from simulator.chain.gateway import Gateway, Waiter
 from simulator.chain.layer import GenericLayer, Told
 from simulator.chain.pools import Frontend
+from simulator.chain.results import OPEN_END
 from simulator.chain.users import Users, arrivals_of
 from simulator.chain.work import Units, draw_of
 
 BARE: Final = Layer(name="client")
 """What stands in for the layers of a scenario that has none: every operation is one send."""
+
+
+def call_of(item: object) -> Call | None:
+    """Return the call that a timer's item is about."""
+    if isinstance(item, Call):
+        return item
+    if isinstance(item, Attempt):
+        return item.parent
+    return item.call if isinstance(item, Waiter) else None
+
+
+def _depth(call: Call) -> int:
+    depth = 0
+    while call.parent is not None:
+        depth, call = depth + 1, call.parent
+    return depth
 
 
 def seed_of(scenario: Scenario, replication: int) -> int:
@@ -106,14 +131,38 @@ class Model:
             lower.told_by_above = upper.tells
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
-            background = Background(self.clockwork, {frontend.name: frontend for frontend in self.frontends})
-            for policy in innermost.policies:
-                background.try_benched(policy)
+            background = Background(self.clockwork, {door.name: door for door in self.frontends}, self._fetch)
+            for instance in innermost.instances:
+                instance.start(background)
         else:
             innermost.below = Gate(self.clockwork.news, innermost, innermost.spec, self.pools, seed)
         if self.scenario.semantics.late_answers == "count":
             for frontend in self.frontends:
                 frontend.late = self.users.late
+
+    def _run_beside_loops(self) -> None:
+        """Run second by second until nobody waits for anything: loops beside requests never end by themselves."""
+        horizon_s = inf if self.scenario.horizon_s is None else self.scenario.horizon_s
+        while self.clockwork.now < horizon_s and (self.users.live or self.clockwork.now < self.scenario.duration_s):
+            self.clockwork.run_out(min(self.clockwork.now + 1.0, horizon_s))
+
+    def _fetch(self, effect: Fetch) -> object:
+        """Answer as the sources of the scenario do: the list of pools, or the time."""
+        background, now_s = self.scenario.background, self.clockwork.now
+        if effect.source == SOURCE:
+            silent = background.discovery_silent_s
+            return None if silent is not None and silent[0] <= now_s < silent[1] else listing(self.scenario, now_s)
+        offset_s = background.clock_offsets_s[int(effect.source.rpartition("_")[2])]
+        wall_s = self.clockwork.wall()
+        return Reading(source_s=wall_s + offset_s, asked_s=wall_s, answered_s=wall_s)
+
+    def told(self) -> list[Row]:
+        """Return what the routers have told of their own state: changes and alarms, in the order of time."""
+        innermost = self.layers[-1]
+        instances = innermost.instances if isinstance(innermost, Gateway) else []
+        states = sorted((state for instance in instances for state in instance.states), key=lambda state: state.t)
+        alarms = sorted((alarm for instance in instances for alarm in instance.alarms), key=lambda alarm: alarm.since)
+        return [*states, *alarms]
 
     def _look(self, _: object) -> None:
         now_s = self.clockwork.now
@@ -133,6 +182,22 @@ class Model:
 
     def run(self) -> None:
         """Run until all has ended, or to the scenario's horizon."""
-        self.clockwork.run_out(self.scenario.horizon_s)
+        if self.scenario.background == BackgroundSpec():
+            self.clockwork.run_out(self.scenario.horizon_s)
+        else:
+            self._run_beside_loops()
+        self._write_open_calls()
         for frontend in self.frontends:
             frontend.write_open()
+
+    def _write_open_calls(self) -> None:
+        """Write down the attempts of outer layers that are under way: found from what waits at pools and in timers."""
+        found = [attempt.parent for frontend in self.frontends for attempt in frontend.open_attempts()]
+        found += [call for item in self.timers.items() if (call := call_of(item)) is not None]
+        open_calls: dict[Call, None] = {}
+        for call in found:
+            while call.parent is not None and call.live:
+                open_calls[call] = None
+                call = call.parent  # noqa: PLW2901 - upwards
+        for call in sorted(open_calls, key=lambda call: (call.t_start_s, call.operation.index, call.turn)):
+            self.layers[_depth(call)].calls.add(call, nan, OPEN_END, 0)

@@ -28,7 +28,7 @@ def record_of(scenario: Scenario) -> Record:
     model.run()
     outcome = outcome_of(model, 0)
     check(outcome)
-    rows = [*rows_of(outcome, model.ids()), *outcome.faults, *metrics_of(model.tallies())]
+    rows = [*rows_of(outcome, model.ids()), *outcome.faults, *model.told(), *metrics_of(model.tallies())]
     record = Record(meta_of(scenario), rows)
     control = history_of(run(scenario, faults=False)) if scenario.faults else None
     record.arms = Arms(history_of(outcome), control)

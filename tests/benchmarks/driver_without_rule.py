@@ -5,6 +5,7 @@ slot that proves what was sent, and the deadline. What the router costs beyond t
 """
 
 import asyncio
+import gc
 import random
 import sys
 
@@ -102,6 +103,7 @@ async def main(pool_port: int) -> None:
     bounds = ClientBounds(head_timeout_s=shell.head_timeout_s, connections_max=shell.connections_max)
     listener = Listener(front, bounds, host="127.0.0.1", port=0, option="")
     await listener.open()
+    gc.freeze()  # as the router does
     sys.stdout.write(listener.url.rpartition(":")[2] + "\n")
     sys.stdout.flush()
     await asyncio.Event().wait()

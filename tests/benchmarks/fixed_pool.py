@@ -15,6 +15,8 @@ import re
 import resource
 import sys
 
+from router.reading import ReadsThroughOneBuffer
+
 ANSWER = (
     b'{"id":"chatcmpl-0","object":"chat.completion","created":1700000000,"model":"m","choices":[{"index":0,"message":'
     b'{"role":"assistant","content":"Routers forward what was not sent."},"finish_reason":"stop"}],'
@@ -53,7 +55,7 @@ _END = chunk(DONE) + b"0\r\n\r\n"
 _ANSWER, _MODELS, _EVENT, _TINY = whole(ANSWER), whole(MODELS), chunk(EVENT), chunk(TINY)
 
 
-class FixedPool(asyncio.Protocol):
+class FixedPool(ReadsThroughOneBuffer):
     """One connection: its requests one after the other."""
 
     def __init__(self) -> None:

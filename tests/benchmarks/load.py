@@ -7,6 +7,8 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from router.reading import ReadsThroughOneBuffer
+
 SETTLE_S = 60.0
 """Longest wait for anything; who needs it is broken."""
 PLAIN = "plain"
@@ -39,7 +41,7 @@ def request(port: int, word: str = PLAIN) -> bytes:
     return f"{line}{HEADERS}Content-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-class Asker(asyncio.Protocol):
+class Asker(ReadsThroughOneBuffer):
     """One connection that asks again and again; `ended` is set with the seconds that each answer took."""
 
     def __init__(self, asked: bytes, count: int) -> None:
@@ -101,7 +103,7 @@ async def ask(port: int, *, count: int, connections: int) -> list[float]:
     return [seconds for some in took_s for seconds in some]
 
 
-class Stream(asyncio.Protocol):
+class Stream(ReadsThroughOneBuffer):
     """One stream, read and forgotten. `events` counts what has come of it."""
 
     def __init__(self, asked: bytes) -> None:

@@ -42,6 +42,11 @@ class Running:
     def events(self, name: str) -> list[dict[str, Any]]:
         return [line for row in self._log.read_text().splitlines() if (line := json.loads(row))["event"] == name]
 
+    def pids(self) -> list[int]:
+        """Return the workers that live now."""
+        later = [line["worker_pid"] for line in self.events("worker_ready")]
+        return [pid for pid in [*(worker["pid"] for worker in self.workers), *later] if lives(pid)]
+
     async def ask(self, request_id: str = "r") -> int:
         """Ask on a connection of its own, so that the kernel chooses a worker anew."""
         async with aiohttp.ClientSession() as session:
@@ -59,7 +64,15 @@ async def workers(pool: str, tmp_path: Path, *argv: str) -> AsyncIterator[Runnin
     log = tmp_path / "log"
     common = ["--port", "0", "--workers", str(WORKERS), "--pool", f"a={pool}"]
     async with process(*common, *argv, log=log) as supervisor:
-        yield Running(supervisor, await ready(supervisor), log)
+        running = Running(supervisor, await ready(supervisor), log)
+        try:
+            yield running
+        finally:
+            if supervisor.returncode is None:
+                supervisor.kill()
+                await supervisor.wait()
+            for pid in running.pids():  # there are some only where a test has failed
+                os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
@@ -163,7 +176,7 @@ async def test_a_worker_that_does_not_end_is_killed_in_the_end(tmp_path: Path) -
         os.kill(router.workers[0]["pid"], signal.SIGSTOP)
         router.supervisor.terminate()
         assert await asyncio.wait_for(router.supervisor.wait(), 3 * END_GRACE_S) == 3
-        assert not any(lives(worker["pid"]) for worker in router.workers)
+        assert not router.pids()
 
 
 async def test_a_worker_that_dies_again_and_again_is_started_ever_more_rarely(tmp_path: Path) -> None:
@@ -206,10 +219,14 @@ async def test_streams_of_all_workers_end_whole_unless_a_second_signal_comes(
             streams = [asyncio.ensure_future(stream(session, router.url, begun)) for _ in range(12)]
             for _ in streams:
                 await begun.acquire()
-            # As a service manager or a terminal does: to the supervisor and to every worker.
-            for pid in (router.pid, *(worker["pid"] for worker in router.workers)):
+            # As a service manager or a terminal does: to every worker, and to the supervisor, which tells them again.
+            for pid in router.pids():
                 os.kill(pid, number)
+            if number is signal.SIGTERM:
+                await until(lambda: len(router.events("draining")) == WORKERS, START_S)
+            os.kill(router.pid, number)
             await until(lambda: len(router.events("draining")) == WORKERS + 1, START_S)
+            await asyncio.sleep(0.1)
             assert not any(task.done() for task in streams)
             if second_signal:
                 os.kill(router.pid, number)
@@ -217,7 +234,7 @@ async def test_streams_of_all_workers_end_whole_unless_a_second_signal_comes(
                 go_on.set()
             assert await asyncio.gather(*streams) == [second_signal] * len(streams)
         assert await ended(router.supervisor) == 0
-        assert not any(lives(worker["pid"]) for worker in router.workers)
+        assert not router.pids()
         assert len(router.events("stopped")) == WORKERS + 1
 
 
@@ -226,10 +243,9 @@ async def test_no_worker_outlives_a_supervisor_that_was_killed(tmp_path: Path) -
         first = router.workers[0]["pid"]
         os.kill(first, signal.SIGKILL)  # one that was started later must notice too
         await until(lambda: router.events("worker_ready"), START_S)
-        pids = [worker["pid"] for worker in router.workers] + [router.events("worker_ready")[0]["worker_pid"]]
-        router.supervisor.kill()
-        await router.supervisor.wait()
-        await until(lambda: not any(lives(pid) for pid in pids), START_S)
+        assert len(router.pids()) == WORKERS
+        os.kill(router.pid, signal.SIGKILL)
+        await until(lambda: not router.pids(), START_S)
         assert len(router.events("supervisor_gone")) == WORKERS
 
 

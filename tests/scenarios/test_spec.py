@@ -54,7 +54,7 @@ def test_the_schema_forbids_what_the_loader_forbids() -> None:
     parts = scenario_schema()["$defs"]
     assert set(parts) == {
         *("Scenario", "Pool", "Service", "Load", "Fault", "Router", "Selection", "Expect"),
-        *("Layer", "Backoff", "Semantics", "Slo"),
+        *("Layer", "Backoff", "Semantics", "Slo", "Background", "Switch"),
     }
     assert all(part["additionalProperties"] is False for part in parts.values() if "enum" not in part)
     assert parts["Scenario"]["required"] == ["name", "title", "seed", "duration_s", "pools", "load", "expect"]

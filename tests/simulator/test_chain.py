@@ -293,6 +293,7 @@ def test_a_horizon_stops_the_model_with_what_is_under_way() -> None:
     assert not outcome.drained
     assert ends(outcome) == {"ok": 2, "open": 2}
     assert [(total.running, total.waiting) for total in outcome.frontends] == [(1, 1)]
+    assert [KINDS[end] for end in outcome.layers["sdk"]["end"]] == ["ok", "ok", "open", "open"]
     assert run(outcome.scenario, Path("/dev/shm")).operations[-1].error == "unfinished"
 
 

@@ -97,7 +97,8 @@ def _shell(rng: random.Random, seed: int) -> ShellConfig:
         reuse_idle_s=rng.choice((0.0, 0.05, 0.5, 4.0)),
         models_timeout_s=rng.choice((0.1, 2.0)),
         drain_timeout_s=rng.choice((0.2, 1.0, 5.0)),
-        body_bytes_max=rng.choice((20_000, 64 * 2**20)),
+        body_bytes_max=rng.choice((20_000, 100_000)),
+        buffered_bytes_max=rng.choice((100_000, 2**30, 2**30)),
         seed=seed,
     )
 

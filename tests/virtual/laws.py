@@ -11,8 +11,8 @@ from router.core.refusal import CLIENT_LEFT, STATUS, Code
 from router.send_log import SendRow
 from tests.virtual.answers import Said, answer_of, read_whole, request_body
 from tests.virtual.clients import Heard
+from tests.virtual.observed import Observed
 from tests.virtual.plan import Ask, Kind, Trouble, What
-from tests.virtual.play import Observed
 from tests.virtual.pools import Served
 
 SLACK_S = 0.25
