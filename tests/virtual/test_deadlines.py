@@ -11,7 +11,7 @@ import pytest
 from router.core.config import RouterConfig
 from router.settings import ShellConfig
 from router.upstream.connection import UPLOAD_LOOKS
-from tests.router import test_faults, test_intake, test_streams
+from tests.router import test_faults, test_intake, test_streams, test_timeouts
 from tests.virtual.clients import Heard
 from tests.virtual.laws import broken_laws
 from tests.virtual.observed import Observed
@@ -20,7 +20,9 @@ from tests.virtual.play import play
 from tests.virtual.rows import rows_of
 
 # Names are looked up in threads, which are outside.
-globals().update(rows_of(test_faults, test_streams, test_intake, but=("test_a_name_that_cannot_be_looked_up",)))
+globals().update(
+    rows_of(test_faults, test_streams, test_intake, test_timeouts, but=("test_a_name_that_cannot_be_looked_up",))
+)
 
 LATENCY_S = 0.001
 WITHIN_S = 0.1
