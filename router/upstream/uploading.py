@@ -30,8 +30,8 @@ class Upload:
         if len(body) <= PIECE_BYTES:
             self._transport.write(head + body)
         else:
+            self._rest = memoryview(body)  # first: uvloop's TLS pauses and resumes inside of `write`
             self._transport.write(head)
-            self._rest = memoryview(body)
         self._go_on()
         if not self.gone:
             self._left_bytes = self._left()

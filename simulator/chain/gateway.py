@@ -39,6 +39,9 @@ from simulator.chain.results import (
 )
 from simulator.chain.work import Draw
 
+# Looked up once: CPython 3.11 takes ten times as long to find a member on its class.
+_COMPLETE: Final = End.COMPLETE
+
 _GOOD: Final = Outcome(slot_taken=True, status=200)
 _UNSENT: Final = Outcome(slot_taken=False, cause=Cause.REFUSED)
 _HUNG: Final = Outcome(slot_taken=False, cause=Cause.CONNECT_TIMEOUT)
@@ -62,7 +65,6 @@ class Gateway:
     """Instances of the router as the innermost layer; operations meet them in turn."""
 
     above: Above
-    told_by_above: Told
 
     def __init__(
         self,
@@ -93,6 +95,7 @@ class Gateway:
         self._doors: dict[str, tuple[Frontend, Draw]] = {
             f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
         }
+        self.hear(Told())
         self._deadline_s = self.config.deadline_s
         self._failover_spends = self.config.failover_spends
         self._deadlines = FifoTimers(clockwork, self.config.deadline_s, self._deadline_over)
@@ -106,6 +109,11 @@ class Gateway:
             frontend.entered = _handed_over
             if frontend.pool in streamed:
                 frontend.begun = self._begun
+
+    def hear(self, told: Told) -> None:
+        """Take in what the layer above says of its patience."""
+        self.told_by_above = told
+        self._hurries = told.anything
 
     # ---- as Below of the layer above
 
@@ -123,7 +131,7 @@ class Gateway:
         operation = call.operation
         call.waiting = None
         call.until_s = until_s = now_s + self._deadline_s
-        if self.told_by_above.anything:
+        if self._hurries:
             request = self._hurried(call, now_s, until_s)
         else:
             self._deadlines.add(call)
@@ -133,7 +141,7 @@ class Gateway:
             request.retries_left = self._left(call)
         step = (self._one or self._policy(call)).decide(request)
         if step.__class__ is Send:
-            self._send(call, step)
+            self._send(call, step, now_s)
         else:
             self._take(call, step, None)
 
@@ -188,7 +196,7 @@ class Gateway:
             policy = self._one or self._policy(call)
             if send.outcome is None:
                 policy.observe(send, _GOOD)
-            policy.relayed(send, End.COMPLETE)
+            policy.relayed(send, _COMPLETE)
             policy.release(send)
             policy.tally.request_ended("200", send.attempt)
             if self._switches:
@@ -212,7 +220,7 @@ class Gateway:
         if outcome is None:
             outcome = self._outcomes[status] = Outcome(slot_taken=True, status=status)
         policy.observe(send, outcome)
-        policy.relayed(send, End.COMPLETE)
+        policy.relayed(send, _COMPLETE)
         policy.release(send)
         policy.tally.request_ended(str(status), send.attempt)
         self._finish(call, result if self._left(call) else result.vetoed())
@@ -256,14 +264,13 @@ class Gateway:
     def _take(self, call: Call, step: Send | Waiting | Reason, outcome: Outcome | None) -> None:
         """Do what the decisions say."""
         if isinstance(step, Send):
-            self._send(call, step)
+            self._send(call, step, self._clockwork.now)
         elif isinstance(step, Waiting):
             self._sleep(call, step)
         else:
             self._refuse(call, step, outcome)
 
-    def _send(self, call: Call, send: Send) -> None:
-        now_s = self._clockwork.now
+    def _send(self, call: Call, send: Send, now_s: float) -> None:
         lease = send.lease
         frontend, draw = self._doors[lease.state.frontend.name]
         attempt = Attempt(call, frontend, send.attempt, now_s, draw(call.operation, frontend.cache))

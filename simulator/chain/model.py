@@ -24,7 +24,7 @@ from simulator.chain.control import listing
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
 from simulator.chain.gateway import Gateway, Waiter
-from simulator.chain.layer import GenericLayer, Told
+from simulator.chain.layer import GenericLayer
 from simulator.chain.pools import Frontend
 from simulator.chain.results import OPEN_END
 from simulator.chain.users import Users, arrivals_of
@@ -124,11 +124,11 @@ class Model:
 
     def _join(self, seed: int) -> None:
         """Tell every layer who is above and who below."""
-        self.layers[0].above, self.layers[0].told_by_above = self.users, Told()
+        self.layers[0].above = self.users
         for upper, lower in itertools.pairwise(self.layers):
             assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
             upper.below, lower.above = lower, upper
-            lower.told_by_above = upper.tells
+            lower.hear(upper.tells)
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
             background = Background(self.clockwork, {door.name: door for door in self.frontends}, self._fetch)
