@@ -21,6 +21,7 @@ from simulator.chain.columns import (
     JOB_REJECTED,
     JOB_RUNNING,
     Columns,
+    tokens_made,
 )
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import (
@@ -58,7 +59,7 @@ def rows_of(outcome: Outcome, ids: Sequence[str]) -> list[Row]:
     names = [layer.name for layer in outcome.scenario.layers]
     tables = {name: _lists(table) for name, table in outcome.layers.items()}
     requests = tables[names[-2]] if len(names) > 1 else None
-    sends = tables[names[-1]]
+    sends = tables[names[-1]] | {"tokens": tokens_made(outcome.sends).tolist()}
     return [
         *_operations(outcome, ids, names),
         *_requests(outcome, ids, requests, sends),
@@ -218,7 +219,7 @@ def _pool_events(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any
                 t=t_s,
                 operation_id=ids[operation],
                 request_id=f"{ids[operation]}-r{turn - 1}",
-                tokens=tokens if kind == "finished" and tokens else None,
+                tokens=tokens if kind in ("finished", "cancelled") and tokens else None,
             )
             events.append((t_s, len(events), event))
     return [event for _, _, event in sorted(events, key=lambda entry: entry[:2])]
