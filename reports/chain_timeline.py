@@ -169,7 +169,7 @@ def _sends(axes: Axes, shown: _Shown) -> None:
     _step(axes, run, run.arrivals, color=CONTROL, lw=4, label="operations")
     for (name, attempts), (colour, dashes) in zip(run.attempts.items(), _LINES, strict=False):
         each = measure(measured, f"attempts_{name}")
-        _step(axes, run, attempts, color=colour, ls=dashes, lw=1.6, label=f"{label(name, 12)}: {each:.3g} an operation")
+        _step(axes, run, attempts, color=colour, ls=dashes, lw=1.6, label=f"{label(name, 14)}: x {each:.3g}")
     stack = of_scenario(measured.scenario)
     if stack.capacity_rps is not None:
         _bound(axes, stack.capacity_rps, f"capacity {stack.capacity_rps:.3g}/s")
