@@ -130,7 +130,8 @@ def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
         closed_s = measured.closed_form_s
     except Undecided:
         return found
-    if closed_s is not None:
+    # What hangs in connects waits in no queue: of that the closed form knows nothing.
+    if closed_s is not None and (closed_s or not _all_unsent(measured.scenario)):
         found["recovery_s"] = (
             "never" if math.isinf(closed_s) else f"about {seconds(closed_s)}" if closed_s else "at once"
         )
@@ -139,8 +140,11 @@ def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
 
 def _longest(scenario: Scenario, figures: Figures) -> float:
     """Return the longest first request that these faults can make; after others a pool may accept and say nothing."""
-    unsent = all(fault.kind in _UNSENT_FAULTS for fault in scenario.faults)
-    return figures.wait_hang_s if unsent else max(figures.wait_hang_s, figures.wait_silent_s)
+    return figures.wait_hang_s if _all_unsent(scenario) else max(figures.wait_hang_s, figures.wait_silent_s)
+
+
+def _all_unsent(scenario: Scenario) -> bool:
+    return all(fault.kind in _UNSENT_FAULTS for fault in scenario.faults)
 
 
 def class_line(measured: Measured) -> Text:
