@@ -4,7 +4,7 @@ SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help setup python packages toxiproxy requirements demo test check lint types unit simulated scenarios soak \
-	coverage mutants validate bench-core bench-router bench-simulator clean distclean
+	coverage mutants validate bench-core bench-router bench-simulator bench-world clean distclean
 
 BIN := .venv/bin
 INSTALLED := .venv/.installed
@@ -132,6 +132,12 @@ bench-core: $(INSTALLED) ## what one decision costs, against one bare aiohttp re
 
 validate: $(INSTALLED) ## every number of theory that the model must hit; writes the table into simulator/README.md
 	@$(BIN)/python -m tests.validation
+
+bench-router: $(INSTALLED) ## what the router costs, beside a minimal relay and what else is found (QUICK=1: a minute)
+	@$(BIN)/python -m tests.benchmarks.bench_router $(if $(QUICK),--quick)
+
+bench-world: $(INSTALLED) ## what a job costs in a pool server
+	@$(BIN)/python -m tests.benchmarks.bench_pool_server
 
 clean: ## remove what runs and checks leave behind
 	rm -rf out .coverage* coverage.xml .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

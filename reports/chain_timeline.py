@@ -89,7 +89,9 @@ def _subtitle(measured: Measured) -> str:
     product = " x ".join(str(stage.attempts_max) for stage in stack.stages if stage.patience.retries) or "1"
     sends_max = figures_of(stack).sends_max
     plural = "" if sends_max == 1 else "s"
-    told = [f"{' > '.join(stage.name for stage in stack.stages)}: {sends_max} send{plural} at most ({product})"]
+    capped = "" if stack.resends_max is None else f", capped at {stack.resends_max + 1}"
+    names = " > ".join(stage.name for stage in stack.stages)
+    told = [f"{names}: {sends_max} send{plural} at most ({product}{capped})"]
     with contextlib.suppress(Undecided):
         told.append(f"first request that met the fault: {measure(measured, 'first_request_s'):.1f} s")
     try:
@@ -165,10 +167,9 @@ def _sends(axes: Axes, shown: _Shown) -> None:
     """Draw what a second brings: operations, and what each layer makes of them."""
     run, measured = shown.run, shown.measured
     _step(axes, run, run.arrivals, color=CONTROL, lw=4, label="operations")
-    for (name, ratio), (colour, dashes) in zip(run.amplification.items(), _LINES, strict=False):
-        attempts = np.nan_to_num(ratio) * run.arrivals
+    for (name, attempts), (colour, dashes) in zip(run.attempts.items(), _LINES, strict=False):
         each = measure(measured, f"attempts_{name}")
-        _step(axes, run, attempts, color=colour, ls=dashes, lw=1.6, label=f"{label(name, 12)}: {each:.3g} an operation")
+        _step(axes, run, attempts, color=colour, ls=dashes, lw=1.6, label=f"{label(name, 14)}: x {each:.3g}")
     stack = of_scenario(measured.scenario)
     if stack.capacity_rps is not None:
         _bound(axes, stack.capacity_rps, f"capacity {stack.capacity_rps:.3g}/s")

@@ -4,6 +4,7 @@
 the head of an answer (a status), and how the answer's stream ended.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from itertools import count
@@ -80,7 +81,19 @@ class Chat:
             hold.release()
 
     async def _admit(self, talk: Talk) -> Request:
-        """Read the request and check it. Raises Refused."""
+        """Read the request and check it; whatever ends it here is counted. Raises Refused."""
+        try:
+            return await self._read(talk)
+        except Refused:
+            raise
+        except BaseException as end:
+            left = isinstance(end, asyncio.CancelledError | OSError)
+            self._policy.tally.request_ended(CLIENT_LEFT if left else Code.INTERNAL_ERROR, 0)
+            if left:
+                self._journal.left_early(talk)
+            raise
+
+    async def _read(self, talk: Talk) -> Request:
         request = talk.request
         if any(self._via in value for value in request.headers.getall("Via", ())):
             raise Refused(
@@ -89,14 +102,7 @@ class Chat:
         talk.deadline_s = intake.deadline_of(talk.chain, self._policy.config.deadline_s)
         until_s = talk.started_s + talk.deadline_s
         last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)
-        try:
-            body = await self._intake.read(request, talk.hold, until_s=until_s, deadline_s=talk.deadline_s)
-        except Refused:
-            raise
-        except BaseException:
-            self._policy.tally.request_ended(CLIENT_LEFT, 0)
-            self._journal.left_early(talk)
-            raise
+        body = await self._intake.read(request, talk.hold, until_s=until_s, deadline_s=talk.deadline_s)
         talk.model = intake.model_of(body)
         talk.slot = BodySlot(body, talk.hold.release)
         talk.headers = headers.for_pool(request.headers, body_bytes=len(body), via=f"1.1 {self._via}")

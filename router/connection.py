@@ -94,7 +94,16 @@ class Server(web.Server):
 class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
     """Handles the requests of one connection, one after the other."""
 
-    __slots__ = ("_ahead_bytes", "_broken", "_discarding", "_head_bytes", "_head_timer", "_heard_s", "_server")
+    __slots__ = (
+        "_ahead_bytes",
+        "_broken",
+        "_discarding",
+        "_head_bytes",
+        "_head_timer",
+        "_heard_s",
+        "_last_body",
+        "_server",
+    )
 
     def __init__(self, server: Server, **options: Any) -> None:
         super().__init__(server, **options)
@@ -103,6 +112,8 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
         """Whether what comes is thrown away."""
         self._broken = False
         """Whether the framing of the body that is read now has broken."""
+        self._last_body: StreamReader | None = None
+        """The body of the last request whose head has come."""
         self._heard_s = 0.0
         self._ahead_bytes = 0
         self._head_bytes = 0
@@ -124,9 +135,13 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
             self._heard_s = self._loop.time()
             return
         super().data_received(data)
-        if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
-            self._discarding = True
-            self._break_the_body()
+        if self._messages:
+            message, body = self._messages[-1]
+            if isinstance(message, RawRequestMessage):
+                self._last_body = body
+            else:
+                self._discarding = True
+                self._break_the_body()
         waiter = self._waiter
         if waiter is not None and not waiter.done():
             self._head_goes_on(data)
@@ -181,13 +196,8 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
 
     def _break_the_body(self) -> None:
         """Tell who reads the body that has broken; what comes between requests waits for its turn to be answered."""
-        if len(self._messages) > 1:
-            content = self._messages[-2][1]
-        elif self._current_request is not None:
-            content = self._current_request.content
-        else:
-            return
-        if content.is_eof():
+        content = self._last_body
+        if content is None or content.is_eof():
             return
         self._messages.pop()
         self._broken = True

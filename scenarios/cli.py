@@ -24,7 +24,8 @@ def list_(argv: list[str]) -> int:
             print(f"{path.stem:<{width}}  {error}")
             bad += 1
         else:
-            agrees = "exactly" if scenario.exact else "closely"
+            # What is only modelled has no real run to agree with.
+            agrees = "-" if scenario.model_only else "exactly" if scenario.exact else "closely"
             print(f"{scenario.name:<{width}}  {agrees:<7}  {_fitting(scenario.title, WIDTH_MAX - width - 11)}")
     return 2 if bad else 0
 

@@ -36,7 +36,7 @@ SHOWN: Final = (
     ("goodput_before_fault", "  before the fault", percent),
     ("goodput_during_fault", "  during the fault", percent),
     ("goodput_after_fault", "  after the fault", percent),
-    ("first_request_s", "first request that met the fault", seconds),
+    ("first_request_s", "first request in the fault", seconds),
     ("recovery_s", "recovered after", seconds),
     ("queue_max", "longest queue", count),
     ("orphaned_share", "work for nobody", percent),
@@ -126,13 +126,15 @@ def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
         "send_amplification": f"at most {count(figures.sends_mean_max)}",
         "queue_amplification": f"at most {count(figures.entries_mean_max)}",
         "sends_max": f"at most {figures.sends_max}",
-        "first_request_s": f"at most {seconds(_longest(measured.scenario, figures))}",
     }
+    if math.isfinite(longest_s := _longest(measured.scenario, figures)):
+        found["first_request_s"] = f"at most {seconds(longest_s)}"
     try:
         closed_s = measured.closed_form_s
     except Undecided:
         return found
-    if closed_s is not None:
+    # What hangs in connects waits in no queue: of that the closed form knows nothing.
+    if closed_s is not None and (closed_s or not _all_unsent(measured.scenario)):
         found["recovery_s"] = (
             "never" if math.isinf(closed_s) else f"about {seconds(closed_s)}" if closed_s else "at once"
         )
@@ -141,8 +143,11 @@ def _theory(measured: Measured, figures: Figures) -> dict[str, str]:
 
 def _longest(scenario: Scenario, figures: Figures) -> float:
     """Return the longest first request that these faults can make; after others a pool may accept and say nothing."""
-    unsent = all(fault.kind in _UNSENT_FAULTS for fault in scenario.faults)
-    return figures.wait_hang_s if unsent else max(figures.wait_hang_s, figures.wait_silent_s)
+    return figures.wait_hang_s if _all_unsent(scenario) else max(figures.wait_hang_s, figures.wait_silent_s)
+
+
+def _all_unsent(scenario: Scenario) -> bool:
+    return all(fault.kind in _UNSENT_FAULTS for fault in scenario.faults)
 
 
 def class_line(measured: Measured) -> Text:

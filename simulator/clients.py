@@ -14,7 +14,7 @@ from scenarios.plan import Planned
 from scenarios.record import Operation, Request, RequestEnd
 from scenarios.spec import Load
 from scenarios.world.answers import DONE
-from scenarios.world.arrivals import Ask
+from scenarios.world.arrivals import SESSION_HEADER, Ask
 from scenarios.world.sdk_schedule import Result, SdkSchedule
 from scenarios.world.streams import stream
 from simulator.connection import Close, Connection, Head, Piece
@@ -66,7 +66,7 @@ class Clients:
         draws = stream(self._seed, f"sdk/{operation_id}")
         taken = 0
         while True:
-            request_id, headers = f"{operation_id}-r{taken}", _headers(load, taken)
+            request_id, headers = f"{operation_id}-r{taken}", _headers(load, planned.session, taken)
             chat = Chat(operation_id, request_id, load.model, load.stream, headers, planned.ask or Ask())
             exchange = _Exchange(self._env, chat)
             yield from exchange.run(Connection(self._env, self._timers), load, self._server)
@@ -193,11 +193,12 @@ class _Exchange:
         )
 
 
-def _headers(load: Load, retries_taken: int) -> Mapping[str, str]:
-    """Return what a client tells of itself: the SDK counts its retries and names its time-out, the raw one nothing."""
+def _headers(load: Load, session: str | None, retries_taken: int) -> Mapping[str, str]:
+    """Return what a client tells of itself: its session; the SDK counts its retries and names its time-out too."""
+    known = {} if session is None else {SESSION_HEADER: session}
     if load.client == "raw":
-        return {}
-    return {STAINLESS_RETRY_COUNT: str(retries_taken), STAINLESS_READ_TIMEOUT: str(load.timeout_s)}
+        return known
+    return known | {STAINLESS_RETRY_COUNT: str(retries_taken), STAINLESS_READ_TIMEOUT: str(load.timeout_s)}
 
 
 def _raised(exchange: _Exchange, load: Load) -> str:

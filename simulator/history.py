@@ -5,7 +5,6 @@ import numpy as np
 from scenarios.measures.history import (
     Attempts,
     FaultSpan,
-    Floats,
     History,
     Ints,
     Operations,
@@ -14,7 +13,7 @@ from scenarios.measures.history import (
     floats,
     ints,
 )
-from simulator.chain.columns import JOB_CANCELLED, JOB_FINISHED, JOB_QUEUED, JOB_RUNNING, Columns
+from simulator.chain.columns import JOB_CANCELLED, JOB_FINISHED, JOB_QUEUED, JOB_RUNNING, Columns, tokens_made
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import OK_END
 
@@ -33,7 +32,7 @@ def history_of(outcome: Outcome) -> History:
             end_s=floats(rows["t_end_s"]),
             ok=bools(rows["end"] == OK_END),
         ),
-        sends=_sends(outcome.sends, by_frontend[outcome.sends["frontend"]], outcome.end_s),
+        sends=_sends(outcome.sends, by_frontend[outcome.sends["frontend"]]),
         attempts={
             name: Attempts(operation=ints(table["operation"]), start_s=floats(table["t_start_s"]))
             for name, table in outcome.layers.items()
@@ -49,26 +48,15 @@ def history_of(outcome: Outcome) -> History:
     )
 
 
-def _sends(table: Columns, pool: Ints, end_s: float) -> Sends:
-    work_s, free_s = floats(table["t_work_s"]), floats(table["t_done_s"])
+def _sends(table: Columns, pool: Ints) -> Sends:
     return Sends(
         operation=ints(table["operation"]),
         pool=pool,
         start_s=floats(table["t_start_s"]),
         left_s=floats(table["t_end_s"]),
         entered=bools(np.isin(table["job"], _ENTERED)),
-        work_s=work_s,
-        free_s=free_s,
+        work_s=floats(table["t_work_s"]),
+        free_s=floats(table["t_done_s"]),
         ok=bools(table["end"] == OK_END),
-        tokens=_tokens(table, work_s, free_s, end_s),
+        tokens=floats(tokens_made(table)),
     )
-
-
-def _tokens(table: Columns, work_s: Floats, free_s: Floats, end_s: float) -> Floats:
-    """Return the tokens that were made: all of what was finished, of the rest by the time since the first."""
-    whole = floats(table["tokens"])
-    done = table["job"] == JOB_FINISHED
-    until_s = np.where(np.isnan(free_s), end_s, free_s)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        share = np.clip((until_s - work_s) / floats(table["work_s"]), 0.0, 1.0)
-    return floats(np.where(done, whole, np.nan_to_num(whole * share)))

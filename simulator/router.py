@@ -78,6 +78,7 @@ class _Handling:
             now + min(config.deadline_s, chain.within_s),
             last_byte_until_s=now + min(config.deadline_s, chain.whole_within_s),
             retries_left=chain.failovers_left,
+            session=self._chat.headers.get(config.session_header),
             deadline_lowered=chain.hurries(config.deadline_s),
         )
         try:

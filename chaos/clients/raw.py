@@ -11,7 +11,7 @@ from chaos.clients.exchange import Exchange
 from chaos.clients.ledger import Ledger
 from scenarios.plan import Planned
 from scenarios.spec import Load
-from scenarios.world.arrivals import Ask
+from scenarios.world.arrivals import SESSION_HEADER, Ask
 
 PATH = "/v1/chat/completions"
 PROMPT = "Say eight words."
@@ -63,7 +63,7 @@ class RawClient:
             body=body,
             clock=self._clock,
         )
-        headers = {"content-type": "application/json", "x-request-id": request_id}
+        headers = {"content-type": "application/json", "x-request-id": request_id, **told_to_routers(ask)}
         try:
             await self._exchange(exchange, base_url + PATH, body, headers)
         except aiohttp.ClientConnectorError as error:
@@ -95,6 +95,11 @@ def told_to_pools(operation_id: str, ask: Ask | None) -> dict[str, str | int]:
     session = {} if ask.session is None else {"session": ask.session}
     tokens = {"prompt_tokens": ask.prompt_tokens, "output_tokens": ask.output_tokens}
     return {"operation_id": operation_id, **session, **tokens}
+
+
+def told_to_routers(ask: Ask | None) -> dict[str, str]:
+    """Return the header by which a router knows the requests of one session."""
+    return {} if ask is None or ask.session is None else {SESSION_HEADER: ask.session}
 
 
 def request_body(load: Load, operation_id: str, ask: Ask | None = None) -> bytes:

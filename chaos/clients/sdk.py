@@ -14,7 +14,7 @@ import openai
 
 from chaos.clients.exchange import Clock, Exchange
 from chaos.clients.ledger import Ledger
-from chaos.clients.raw import PROMPT, told_to_pools
+from chaos.clients.raw import PROMPT, told_to_pools, told_to_routers
 from scenarios.plan import Planned
 from scenarios.record import RequestEnd
 from scenarios.spec import Load
@@ -91,7 +91,7 @@ class SdkClient:
             messages=[{"role": "user", "content": PROMPT}],
             stream=self._load.stream,
             extra_body=told_to_pools(operation_id, ask),
-            extra_headers={OPERATION_HEADER: operation_id},
+            extra_headers={OPERATION_HEADER: operation_id, **told_to_routers(ask)},
         )
         if isinstance(answer, openai.AsyncStream):
             async with answer:

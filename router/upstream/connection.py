@@ -21,7 +21,7 @@ from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.faults import Late, Lost, NotHttp
 from router.upstream.origin import Origin
-from router.upstream.uploading import Upload
+from router.upstream.uploading import Upload, last_words
 
 HELD_BYTES_MAX = 64 * 2**10
 """So much of an answer may wait for its taker, and one read of the socket on top of it."""
@@ -212,6 +212,10 @@ class Connection(ReadsThroughOneBuffer):
 
     def connection_lost(self, error: Exception | None) -> None:
         """Take note of the end; an answer that only the connection ends may be whole."""
+        if error is not None and self._phase is Phase.UPLOAD and self.transport is not None:
+            words = last_words(self.transport)
+            if words:
+                self.data_received(words)
         head = self._reader.head
         ends_the_answer = head is not None and not head.framed and error is None and self._was_told_goodbye()
         if self._phase is not Phase.IDLE and not self._reader.whole and not ends_the_answer and self.failure is None:

@@ -1,10 +1,15 @@
 """Writing requests to one connection: each as fast as the connection takes it, and freed as it goes."""
 
 import asyncio
+import os
+import socket
 from collections.abc import Callable
 
 PIECE_BYTES = 256 * 2**10
 """A request is written in pieces of this size, each when the connection has taken the one before."""
+
+LAST_WORDS_BYTES_MAX = 256 * 2**10
+"""So much is read of an answer that came before its pool hung up on the request."""
 
 
 class Upload:
@@ -25,8 +30,8 @@ class Upload:
         if len(body) <= PIECE_BYTES:
             self._transport.write(head + body)
         else:
+            self._rest = memoryview(body)  # first: uvloop's TLS pauses and resumes inside of `write`
             self._transport.write(head)
-            self._rest = memoryview(body)
         self._go_on()
         if not self.gone:
             self._left_bytes = self._left()
@@ -65,3 +70,20 @@ class Upload:
 
     def _left(self) -> int:
         return self._transport.get_write_buffer_size() + (0 if self._rest is None else len(self._rest))
+
+
+def last_words(transport: asyncio.Transport) -> bytes:
+    """Return what the other side said before it hung up on an upload; b"" where nobody can tell.
+
+    A write that fails ends a transport of asyncio without another read (CPython 3.11), though an answer may be there: a
+    pool that refuses a request by its head answers and closes, with the body unread, which resets the connection. Ask
+    it in `connection_lost`, while the socket is still open.
+    """
+    peer = transport.get_extra_info("socket")
+    if peer is None or peer.fileno() < 0 or transport.get_extra_info("ssl_object") is not None:
+        return b""
+    try:
+        with socket.socket(fileno=os.dup(peer.fileno())) as rest:
+            return rest.recv(LAST_WORDS_BYTES_MAX, socket.MSG_DONTWAIT)
+    except OSError:
+        return b""

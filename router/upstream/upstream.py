@@ -40,7 +40,7 @@ class Upstream:
         self._credentials = credentials
         self._loop = asyncio.get_running_loop()
         self._kept = Kept()
-        self._open: set[Connection] = set()
+        self._open: dict[Connection, None] = {}  # in the order in which they were opened
         self._closed = False
 
     async def hand_over(self, attempt: Attempt, slot: BodySlot, target: str, headers: CIMultiDict[str]) -> Outcome:
@@ -116,9 +116,9 @@ class Upstream:
             _, connection = await self._dialer.dial(
                 lambda: Connection(self._loop, self._clock, origin, self._ended), frontend
             )
-        self._open.add(connection)
+        self._open[connection] = None
         return connection
 
     def _ended(self, connection: Connection) -> None:
-        self._open.discard(connection)
+        self._open.pop(connection, None)
         self._kept.forget(connection)

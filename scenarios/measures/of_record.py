@@ -5,7 +5,7 @@ work began and ended no orphaned work.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf, isnan, nan
 
 from scenarios.measures.history import Attempts, FaultSpan, History, Operations, Sends, bools, floats, ints
@@ -69,7 +69,8 @@ def _lacks(record: Record) -> dict[str, str]:
 def _first_tokens(requests: list[Request]) -> Iterator[tuple[str, float]]:
     """Yield when the first token of each operation's last request came; a plain answer's comes with its last byte."""
     for request in requests:
-        first = request.t_first_token if request.stream else request.t_last_byte
+        plain = request.t_first_token is None and not request.stream
+        first = request.t_last_byte if plain else request.t_first_token
         yield request.operation_id, nan if first is None else first
 
 
@@ -109,7 +110,8 @@ class _Work:
 class _Works:
     """What one frontend did for one request: as a rule for one send of it.
 
-    Rows do not say which of several sends they are about, so what begins and ends first is taken for the first one's.
+    Rows do not say which of several sends they are about. Who has to wait, or is rejected, is the one that came last;
+    what begins and ends first is taken for the first one's of those that wait or run.
     """
 
     __slots__ = ("works",)
@@ -118,21 +120,25 @@ class _Works:
         self.works: list[_Work] = []
 
     def take_in(self, event: PoolEvent) -> None:
-        if event.kind == "body_complete" or not self.works:
+        if event.kind == "body_complete" or (not self.works and event.kind in ("queued", "started")):
             self.works.append(_Work())
+        if not self.works:
+            return
         match event.kind:
             case "queued":
                 self.works[-1].entered = True
             case "started":
-                work = self._first("work_s")
+                work = self._first(lambda work: work.entered and isnan(work.work_s))
                 work.entered, work.work_s = True, event.t
-            case "finished" | "cancelled":
-                work = self._first("free_s")
-                work.free_s = event.t
-                work.tokens = event.tokens or 0
+            case "finished":
+                work = self._first(lambda work: not isnan(work.work_s) and isnan(work.free_s))
+                work.free_s, work.tokens = event.t, event.tokens or 0
+            case "cancelled":
+                work = self._first(lambda work: work.entered and isnan(work.free_s))
+                work.free_s, work.tokens = event.t, event.tokens or 0
 
-    def _first(self, unset: str) -> _Work:
-        return next((work for work in self.works if isnan(getattr(work, unset))), self.works[-1])
+    def _first(self, fits: Callable[[_Work], bool]) -> _Work:
+        return next((work for work in self.works if fits(work)), self.works[-1])
 
     def next(self) -> _Work:
         """Return what was done for the next send."""
@@ -166,4 +172,4 @@ def _left_s(send: Send, request: Request) -> float:
 
 
 def _reached_its_client(send: Send, request: Request) -> bool:
-    return send.status is not None and send.status < 400 and request.end == "done"
+    return send.status is not None and send.status < 400 and send.cause is None and request.end == "done"

@@ -14,15 +14,16 @@ WIDTHS_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 300.0)
 class Series:
     """All series of one run. `edges_s` has one value more than a series has bins; nan: nothing to divide by.
 
-    `arrivals`, `sends`, `entries`: a second. `amplification`: by layer, attempts begun in a bin for each operation that
-    arrived in it. `goodput`: of the cohort that arrived in the bin. `queue`: waiting at each edge, by pool. `orphaned`:
-    share of the work of a bin that nobody waited for.
+    `arrivals`, `sends`, `entries`, `attempts` (by layer): a second. `amplification`: by layer, attempts begun in a bin
+    for each operation that arrived in it. `goodput`: of the cohort that arrived in the bin. `queue`: waiting at each
+    edge, by pool. `orphaned`: share of the work of a bin that nobody waited for.
     """
 
     edges_s: Floats
     arrivals: Floats
     sends: Floats
     entries: Floats
+    attempts: dict[str, Floats]
     amplification: dict[str, Floats]
     goodput: Floats
     queue: dict[str, Floats]
@@ -42,14 +43,14 @@ def series_of(history: History, good: Bools, edges_s: Floats) -> Series:
     arrived = _counts(times, edges_s)
     served = _counts(times[good], edges_s)
     sends = history.sends
+    begun = {name: _counts(attempts.start_s, edges_s) for name, attempts in history.attempts.items()}
     return Series(
         edges_s=edges_s,
         arrivals=arrived / widths,
         sends=_counts(sends.start_s, edges_s) / widths,
         entries=_counts(sends.start_s[sends.entered], edges_s) / widths,
-        amplification={
-            name: _ratio(_counts(attempts.start_s, edges_s), arrived) for name, attempts in history.attempts.items()
-        },
+        attempts={name: count / widths for name, count in begun.items()},
+        amplification={name: _ratio(count, arrived) for name, count in begun.items()},
         goodput=_ratio(served, arrived),
         queue={pool: queue_at(history, edges_s, pool=number) for number, pool in enumerate(history.pools)},
         orphaned=_orphaned(history, edges_s),

@@ -11,11 +11,14 @@ takes `phased`.
 
 from collections.abc import Iterable, Iterator
 from random import Random
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from scenarios.spec import Load
 from scenarios.world.service import lognormal
 from scenarios.world.streams import stream
+
+SESSION_HEADER: Final = "x-session-id"
+"""The header by which the router knows the requests of one session, as long as it is not told another."""
 
 
 class Ask(NamedTuple):

@@ -147,3 +147,15 @@ class Sends:
         """Return the table, by begin; `connected` tells whether `t_in_s` is a time."""
         table = self._rows.columns(("number", "turn", "operation", "t_start_s"))
         return {**table, "connected": (~np.isnan(table["t_in_s"])).astype(np.int8)}
+
+
+def tokens_made(sends: Columns) -> Column:
+    """Return how many tokens were made for each send whose work is over: whole ones, of cancelled work by its time.
+
+    Work that goes on when the run stops has none: no row of a record could tell.
+    """
+    whole = sends["tokens"].astype(float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        share = np.clip((sends["t_done_s"] - sends["t_work_s"]) / sends["work_s"], 0.0, 1.0)
+    cancelled = np.where(sends["job"] == JOB_CANCELLED, np.floor(np.nan_to_num(whole * share)), 0.0)
+    return np.where(sends["job"] == JOB_FINISHED, whole, cancelled).astype(np.int64)

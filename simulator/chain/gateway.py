@@ -39,6 +39,9 @@ from simulator.chain.results import (
 )
 from simulator.chain.work import Draw
 
+# Looked up once: CPython 3.11 takes ten times as long to find a member on its class.
+_COMPLETE: Final = End.COMPLETE
+
 _GOOD: Final = Outcome(slot_taken=True, status=200)
 _UNSENT: Final = Outcome(slot_taken=False, cause=Cause.REFUSED)
 _HUNG: Final = Outcome(slot_taken=False, cause=Cause.CONNECT_TIMEOUT)
@@ -46,7 +49,7 @@ _LOST: Final = Outcome(slot_taken=True, cause=Cause.LOST)
 _LATE: Final = {taken: Outcome(slot_taken=taken, cause=Cause.DEADLINE) for taken in (False, True)}
 
 
-class _Wait:
+class Waiter:
     """One sleep of a request that waits for its first send; `live` until it is woken, by time or by a change."""
 
     __slots__ = ("call", "live", "told", "waiting")
@@ -62,7 +65,6 @@ class Gateway:
     """Instances of the router as the innermost layer; operations meet them in turn."""
 
     above: Above
-    told_by_above: Told
 
     def __init__(
         self,
@@ -91,6 +93,7 @@ class Gateway:
         self._doors: dict[str, tuple[Frontend, Draw]] = {
             f.name: (f, pool.draw) for pool in pools.values() for f in pool.frontends
         }
+        self.hear(Told())
         self._deadline_s = self.config.deadline_s
         self._switches = scenario.router.switch is not None
         self._failover_spends = self.config.failover_spends
@@ -105,6 +108,11 @@ class Gateway:
             frontend.entered = _handed_over
             if frontend.pool in streamed:
                 frontend.begun = self._begun
+
+    def hear(self, told: Told) -> None:
+        """Take in what the layer above says of its patience."""
+        self.told_by_above = told
+        self._hurries = told.anything
 
     # ---- as Below of the layer above
 
@@ -122,7 +130,7 @@ class Gateway:
         operation = call.operation
         call.waiting = None
         call.until_s = until_s = now_s + self._deadline_s
-        if self.told_by_above.anything:
+        if self._hurries:
             request = self._hurried(call, now_s, until_s)
         else:
             self._deadlines.add(call)
@@ -132,7 +140,7 @@ class Gateway:
             request.retries_left = self._left(call)
         step = (self._one or self._policy(call)).decide(request)
         if step.__class__ is Send:
-            self._send(call, step)
+            self._send(call, step, now_s)
         else:
             self._take(call, step, None)
 
@@ -187,7 +195,7 @@ class Gateway:
             policy = self._one or self._policy(call)
             if send.outcome is None:
                 policy.observe(send, _GOOD)
-            policy.relayed(send, End.COMPLETE)
+            policy.relayed(send, _COMPLETE)
             policy.release(send)
             if self._switches:
                 self._tell_switch(send, call)
@@ -211,7 +219,7 @@ class Gateway:
         if outcome is None:
             outcome = self._outcomes[status] = Outcome(slot_taken=True, status=status)
         policy.observe(send, outcome)
-        policy.relayed(send, End.COMPLETE)
+        policy.relayed(send, _COMPLETE)
         policy.release(send)
         self._tell_switch(send, call)
         policy.tally.request_ended(str(status), send.attempt)
@@ -253,14 +261,13 @@ class Gateway:
     def _take(self, call: Call, step: Send | Waiting | Reason, outcome: Outcome | None) -> None:
         """Do what the decisions say."""
         if isinstance(step, Send):
-            self._send(call, step)
+            self._send(call, step, self._clockwork.now)
         elif isinstance(step, Waiting):
             self._sleep(call, step)
         else:
             self._refuse(call, step, outcome)
 
-    def _send(self, call: Call, send: Send) -> None:
-        now_s = self._clockwork.now
+    def _send(self, call: Call, send: Send, now_s: float) -> None:
         lease = send.lease
         frontend, draw = self._doors[lease.state.frontend.name]
         attempt = Attempt(call, frontend, send.attempt, now_s, draw(call.operation, frontend.cache))
@@ -311,22 +318,22 @@ class Gateway:
         attempt.frontend.leave(attempt, now_s)
 
     def _sleep(self, call: Call, waiting: Waiting) -> None:
-        wait = _Wait(call, waiting)
+        wait = Waiter(call, waiting)
         call.waiting = waiting
         waiting.on_wake = partial(self._wake, wait)
         self._timers.add(waiting.until_s, wait, self._woke)
 
-    def _wake(self, wait: _Wait) -> None:
+    def _wake(self, wait: Waiter) -> None:
         """Hear, amid another's decision, that something has changed; the waiter decides when that one is made."""
         if not wait.told:
             wait.told = True
             self._clockwork.news.add(self._told, wait, None)
 
-    def _told(self, wait: _Wait, _: object) -> None:
+    def _told(self, wait: Waiter, _: object) -> None:
         if wait.live:
             self._woke(wait)
 
-    def _woke(self, wait: _Wait) -> None:
+    def _woke(self, wait: Waiter) -> None:
         wait.live = False
         wait.waiting.on_wake = None
         call = wait.call

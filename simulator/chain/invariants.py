@@ -21,6 +21,7 @@ from simulator.chain.columns import (
     JOB_RUNNING,
     Columns,
 )
+from simulator.chain.model import Look
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import OPEN_END
 from simulator.chain.rows import gauges
@@ -116,18 +117,23 @@ def _causality(outcome: Outcome) -> Iterator[str]:
 
 def _looks(outcome: Outcome) -> Iterator[str]:
     sends = outcome.sends
-    for look in outcome.looks:
-        here = (sends["frontend"] == look.place) & (sends["connected"] == 1)
-        queue, in_flight = gauges(sends, here, np.asarray([look.t_s]))
-        name = outcome.frontends[look.place].frontend
-        found = (int(queue[0]), int(in_flight[0] - queue[0]))
-        if found != (look.waiting, look.running):
-            yield (
-                f"{name} had {look.waiting} waiting and {look.running} running at {look.t_s:.3f} s, "
-                f"the rows have {found[0]} and {found[1]}"
-            )
-        if look.waiting and look.running < look.slots:
-            yield f"{name} let {look.waiting} wait at {look.t_s:.3f} s, with {look.running} of {look.slots} slots taken"
+    for place, told in enumerate(outcome.frontends):
+        looks = [look for look in outcome.looks if look.place == place]
+        here = (sends["frontend"] == place) & (sends["connected"] == 1)
+        queue, in_flight = gauges(sends, here, np.asarray([look.t_s for look in looks]))
+        for look, waiting, running in zip(looks, queue.tolist(), (in_flight - queue).tolist(), strict=True):
+            yield from _look(look, told.frontend, waiting, running)
+
+
+def _look(look: Look, name: str, waiting: int, running: int) -> Iterator[str]:
+    """Compare what a server counted at one moment with what the rows have."""
+    if (waiting, running) != (look.waiting, look.running):
+        yield (
+            f"{name} had {look.waiting} waiting and {look.running} running at {look.t_s:.3f} s, "
+            f"the rows have {waiting} and {running}"
+        )
+    if look.waiting and look.running < look.slots:
+        yield f"{name} let {look.waiting} wait at {look.t_s:.3f} s, with {look.running} of {look.slots} slots taken"
 
 
 def little(sends: Columns, place: int, end_s: float) -> tuple[float, float]:

@@ -88,8 +88,6 @@ class GenericLayer:
 
     above: Above
     below: Below
-    told_by_above: "Told"
-    """What the layer above says of how long it waits for one call."""
 
     def __init__(
         self,
@@ -133,12 +131,13 @@ class GenericLayer:
         self._budgets = _Budgets(spec, draws)
         self._gated = spec.budget_gates == "attempts"
         self._simple = self._deadlines is None and not self._counts and spec.budget == NONE
+        self._told = Told()
         self._budgeted = spec.budget != NONE
         self._timed = spec.attempt_timeout_s is not None
         self._begin_attempt_ = self._begin_attempt
 
     @property
-    def tells(self) -> "Told":
+    def tells(self) -> Told:
         """What the layer below is told of how long it waits: by whoever carries the deadline along, and by OpenAI."""
         bound_s = self.spec.attempt_timeout_s
         openai = self.spec.preset.startswith("openai")
@@ -153,6 +152,10 @@ class GenericLayer:
         """Entries of its own timers, dead ones included."""
         held = (timers for timers in (self._attempt_timers, self._deadlines) if timers is not None)
         return sum(map(len, held))
+
+    def hear(self, told: Told) -> None:
+        """Take in what the layer above says of its patience."""
+        self._told = told
 
     # ---- as Below of the layer above
 
@@ -221,8 +224,8 @@ class GenericLayer:
             assert self._deadline_s is not None
             call.until_s = now_s + self._deadline_s
             self._deadlines.add(call)
-        if self._counts and self.told_by_above.anything:
-            call.until_s = min(call.until_s, self.told_by_above.whole_until_s(call, now_s))
+        if self._counts and self._told.anything:
+            call.until_s = min(call.until_s, self._told.whole_until_s(call, now_s))
         if not self._budgeted:
             return True
         call.budget = self._budgets.of(call)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Mapping
+from math import nan
 from typing import Final, NamedTuple
 
 from router.core.tally import Tally
@@ -11,18 +12,36 @@ from scenarios.statistics import replication_seed
 from scenarios.world import blocks
 from simulator.chain import faults
 from simulator.chain.background import Background
+from simulator.chain.calls import Attempt, Call
 from simulator.chain.clockwork import Clockwork, Timers
 from simulator.chain.columns import Sends
 from simulator.chain.faults import ModelledFault
 from simulator.chain.gate import Gate, PoolFrontends
-from simulator.chain.gateway import Gateway
-from simulator.chain.layer import GenericLayer, Told
+from simulator.chain.gateway import Gateway, Waiter
+from simulator.chain.layer import GenericLayer
 from simulator.chain.pools import Frontend
+from simulator.chain.results import OPEN_END
 from simulator.chain.users import Users, arrivals_of
 from simulator.chain.work import Units, draw_of
 
 BARE: Final = Layer(name="client")
 """What stands in for the layers of a scenario that has none: every operation is one send."""
+
+
+def call_of(item: object) -> Call | None:
+    """Return the call that a timer's item is about."""
+    if isinstance(item, Call):
+        return item
+    if isinstance(item, Attempt):
+        return item.parent
+    return item.call if isinstance(item, Waiter) else None
+
+
+def _depth(call: Call) -> int:
+    depth = 0
+    while call.parent is not None:
+        depth, call = depth + 1, call.parent
+    return depth
 
 
 def seed_of(scenario: Scenario, replication: int) -> int:
@@ -106,11 +125,11 @@ class Model:
 
     def _join(self, seed: int) -> None:
         """Tell every layer who is above and who below."""
-        self.layers[0].above, self.layers[0].told_by_above = self.users, Told()
+        self.layers[0].above = self.users
         for upper, lower in itertools.pairwise(self.layers):
             assert isinstance(upper, GenericLayer), "only the innermost layer is a router"
             upper.below, lower.above = lower, upper
-            lower.told_by_above = upper.tells
+            lower.hear(upper.tells)
         innermost = self.layers[-1]
         if isinstance(innermost, Gateway):
             by_name = {frontend.name: frontend for frontend in self.frontends}
@@ -156,5 +175,18 @@ class Model:
                 clockwork.run_out(clockwork.now + LOOPS_STEP_S)
         else:
             clockwork.run_out(scenario.horizon_s)
+        self._write_open_calls()
         for frontend in self.frontends:
             frontend.write_open()
+
+    def _write_open_calls(self) -> None:
+        """Write down the attempts of outer layers that are under way: found from what waits at pools and in timers."""
+        found = [attempt.parent for frontend in self.frontends for attempt in frontend.open_attempts()]
+        found += [call for item in self.timers.items() if (call := call_of(item)) is not None]
+        open_calls: dict[Call, None] = {}
+        for call in found:
+            while call.parent is not None and call.live:
+                open_calls[call] = None
+                call = call.parent  # noqa: PLW2901 - upwards
+        for call in sorted(open_calls, key=lambda call: (call.t_start_s, call.operation.index, call.turn)):
+            self.layers[_depth(call)].calls.add(call, nan, OPEN_END, 0)

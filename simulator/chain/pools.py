@@ -171,7 +171,9 @@ class Frontend:
         self.hangs = self.refuses = False
         self._look()
         for attempt in self._hanging:
-            self._timers.add(self._next_syn_s(attempt), attempt, self._try_again)
+            at_s = self._next_syn_s(attempt)
+            if at_s < inf:  # else the kernel has given up, and the connect hangs to its bound
+                self._timers.add(at_s, attempt, self._try_again)
 
     def _next_syn_s(self, attempt: Attempt) -> float:
         now_s = self._clockwork.now
@@ -381,6 +383,11 @@ class Frontend:
         self._sends.add(attempt, job, t_work_s, t_first_s, t_done_s)
         if attempt.where == INSIDE:
             attempt.where = CLOSED
+
+    def open_attempts(self) -> list[Attempt]:
+        """Return what is waited for here."""
+        here = [*self.server.jobs(), *self._hanging]
+        return [job for job in here if isinstance(job, Attempt) and job.live]
 
     def write_open(self) -> None:
         """Write down, when the model has stopped, what is still here."""

@@ -16,10 +16,12 @@ from scenarios.record import Operation, PoolEvent, Request, RequestEnd, Row, Sam
 from simulator.chain.columns import (
     JOB_CANCELLED,
     JOB_FINISHED,
+    JOB_LOST,
     JOB_QUEUED,
     JOB_REJECTED,
     JOB_RUNNING,
     Columns,
+    tokens_made,
 )
 from simulator.chain.outcome import Outcome
 from simulator.chain.results import (
@@ -46,6 +48,8 @@ _REQUEST_END: Final[Mapping[int, RequestEnd]] = {
     LEFT_END: "client_left",
     OPEN_END: "client_left",
 }
+_HELD: Final = (JOB_QUEUED, JOB_RUNNING, JOB_FINISHED, JOB_CANCELLED)
+"""What took a place in a queue or a slot; a failure at once and a body that is dropped take none."""
 _ERROR: Final = {CONNECT_END: "refused", LOST_END: "lost", TIMEOUT_END: "timeout", OPEN_END: "unfinished"}
 """Name of what a user's program was told, where it is no status."""
 
@@ -55,7 +59,7 @@ def rows_of(outcome: Outcome, ids: Sequence[str]) -> list[Row]:
     names = [layer.name for layer in outcome.scenario.layers]
     tables = {name: _lists(table) for name, table in outcome.layers.items()}
     requests = tables[names[-2]] if len(names) > 1 else None
-    sends = tables[names[-1]]
+    sends = tables[names[-1]] | {"tokens": tokens_made(outcome.sends).tolist()}
     return [
         *_operations(outcome, ids, names),
         *_requests(outcome, ids, requests, sends),
@@ -193,13 +197,14 @@ def _pool_events(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any
         if isnan(t_in_s):
             continue
         kinds: list[tuple[str, float]] = [("body_complete", t_in_s)]
-        if job == JOB_REJECTED:
+        held = job in _HELD
+        if job == JOB_REJECTED or (job == JOB_LOST and end == STATUS_END):
             kinds.append(("rejected", t_in_s))
-        elif t_work_s != t_in_s:
+        elif held and t_work_s != t_in_s:
             kinds.append(("queued", t_in_s))
         if not isnan(t_work_s):
             kinds.append(("started", t_work_s))
-        if end in (TIMEOUT_END, LEFT_END, LOST_END) and job not in (JOB_CANCELLED, JOB_REJECTED):
+        if held and job != JOB_CANCELLED and end in (TIMEOUT_END, LEFT_END, LOST_END):
             kinds.append(("orphaned", t_end_s))
         if job == JOB_FINISHED:
             kinds.append(("finished", t_done_s))
@@ -214,7 +219,7 @@ def _pool_events(outcome: Outcome, ids: Sequence[str], sends: dict[str, list[Any
                 t=t_s,
                 operation_id=ids[operation],
                 request_id=f"{ids[operation]}-r{turn - 1}",
-                tokens=tokens if kind == "finished" and tokens else None,
+                tokens=tokens if kind in ("finished", "cancelled") and tokens else None,
             )
             events.append((t_s, len(events), event))
     return [event for _, _, event in sorted(events, key=lambda entry: entry[:2])]

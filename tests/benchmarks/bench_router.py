@@ -1,9 +1,9 @@
 """What the router costs and adds, against what it could cost: python -m tests.benchmarks.bench_router [--quick].
 
-Everything is a process of its own on loopback. Each round measures every subject with the same load, one after the
-other, in another order each time. What counts are ratios within a round, since a busy machine moves both sides of them;
-absolute figures are shown for orientation. Exit code 1: a bound is missed by more than the noise, that is in more than
-three rounds of four. 3: not measurable here.
+Everything is a process of its own on loopback. Each round measures every subject with the same load: requests one after
+the other, in another order each time, and streams all at the same time. What counts are ratios within a round, since a
+busy machine moves both sides of them; absolute figures are shown for orientation. Exit code 1: a bound is missed by
+more than the noise, that is in more than three rounds of four. 3: not measurable here.
 """
 
 import argparse
@@ -15,11 +15,11 @@ import statistics
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.benchmarks.load import BadAnswerError, ask, streams
+from tests.benchmarks.load import BadAnswerError, Stream, ask, streams
 from tests.benchmarks.subjects import CannotMeasureError, Subject, foreign_routers, ours, router, started
 
 ROUTER, RELAY, DRIVER = "router", "relay", "driver"
@@ -62,8 +62,8 @@ class Effort:
     tiny_events: int = EVENTS_MANY
 
 
-FULL = Effort(rounds=11, requests=3_200, requests_alone=500, streams=100, streaming_s=3.0)
-QUICK = Effort(rounds=3, requests=1_600, requests_alone=200, streams=100, streaming_s=1.0)
+FULL = Effort(rounds=11, requests=3_200, requests_alone=500, streams=40, streaming_s=5.0)
+QUICK = Effort(rounds=5, requests=1_600, requests_alone=200, streams=40, streaming_s=2.0)
 
 
 @dataclass(slots=True)
@@ -125,22 +125,34 @@ def quantile(values: Sequence[float], share: float) -> float:
 # --- measuring ------------------------------------------------------------------------------------------------------
 
 
-async def measure_round(subject: Subject, series: Series, direct_ms: float, effort: Effort) -> None:
-    """Add one figure of each kind."""
+async def measure_requests(subject: Subject, series: Series, direct_ms: float, effort: Effort) -> None:
+    """Add one figure of requests and one of latency."""
     begin_s = subject.cpu_s
     await ask(subject.port, count=effort.requests, connections=CONNECTIONS)
     series.s_per_1000.append((subject.cpu_s - begin_s) / effort.requests * 1000)
     series.added_ms.append(await median_ms(subject.port, effort) - direct_ms)
-    events = int(effort.streaming_s * 1000 / INTERVAL_MS) * 10  # more than will be read
-    async with streams(subject.port, f"paced-{INTERVAL_MS}-{events}", effort.streams) as opened:
-        if len(opened) < effort.streams:
-            raise BadAnswerError(f"{subject.name} has refused {effort.streams - len(opened)} streams")
+
+
+async def measure_tokens(subjects: list[Subject], found: dict[str, Series], effort: Effort) -> None:
+    """Add one figure of tokens to each: all at the same time, so that whatever else the machine does befalls all."""
+    word = f"paced-{INTERVAL_MS}-{int(effort.streaming_s * 1000 / INTERVAL_MS) * 100}"  # more than will be read
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(streams(each.port, word, effort.streams)) for each in subjects]
+        for subject, some in zip(subjects, opened, strict=True):
+            if len(some) < effort.streams:
+                raise BadAnswerError(f"{subject.name} has refused {effort.streams - len(some)} streams")
         await asyncio.sleep(SETTLE_S)
-        begin_s, begun = subject.cpu_s, sum(stream.events for stream in opened)
+        begun = [(each.cpu_s, events_of(some)) for each, some in zip(subjects, opened, strict=True)]
         await asyncio.sleep(effort.streaming_s)
-        spent_s, read = subject.cpu_s - begin_s, sum(stream.events for stream in opened) - begun
-    series.us_per_token.append(spent_s / read * 1e6)
-    await asyncio.sleep(SETTLE_S / 5)  # what was cut is cleared away before the next one is measured
+        for subject, some, (begin_s, events) in zip(subjects, opened, begun, strict=True):
+            spent_s, read = subject.cpu_s - begin_s, events_of(some) - events
+            found[subject.name].us_per_token.append(spent_s / read * 1e6)
+    await asyncio.sleep(SETTLE_S / 5)  # what was cut is cleared away before the next is measured
+
+
+def events_of(opened: Sequence[Stream]) -> int:
+    """Count what has come of streams."""
+    return sum(stream.events for stream in opened)
 
 
 async def median_ms(port: int, effort: Effort) -> float:
@@ -156,7 +168,8 @@ async def measure_rounds(subjects: list[Subject], pool_port: int, effort: Effort
     for number in range(effort.rounds):
         turn = number % len(subjects)
         for subject in subjects[turn:] + subjects[:turn]:
-            await measure_round(subject, found[subject.name], await median_ms(pool_port, effort), effort)
+            await measure_requests(subject, found[subject.name], await median_ms(pool_port, effort), effort)
+        await measure_tokens(subjects[turn:] + subjects[:turn], found, effort)
         tell(f"round {number + 1} of {effort.rounds}")
     return found
 
@@ -184,7 +197,7 @@ async def measure_memory(subject: Subject, effort: Effort) -> Memory:
 async def growth(subject: Subject, events: int) -> int:
     """Return by how many bytes the router has grown from a tenth of so many tiny events to all of them."""
     async with streams(subject.port, f"burst-0-{events // BURSTS}", BURSTS) as opened:
-        while sum(stream.events for stream in opened) < events // 10:  # noqa: ASYNC110  (nobody would set an event)
+        while events_of(opened) < events // 10:  # noqa: ASYNC110  (nobody would set an event)
             await asyncio.sleep(0.01)
         begin_bytes = subject.memory_bytes
         await asyncio.gather(*(stream.ended for stream in opened))

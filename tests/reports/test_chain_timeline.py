@@ -78,3 +78,9 @@ def test_a_run_without_fault_or_queue_has_less_to_show() -> None:
 
 def test_the_same_run_is_drawn_by_the_same_bytes(found: Measured) -> None:
     assert png(drawn(found)) == png(drawn(measured(outage(), 0)))
+
+
+def test_a_cap_over_the_chain_is_said() -> None:
+    layers = [Layer(name=name, retries=2, counts_chain=True) for name in ("sdk", "gateway")]
+    figure = drawn(measured(chain(*layers, operations=50, chain_cap=2), 0))
+    assert figure.texts[1].get_text() == "sdk > gateway: 3 sends at most (3 x 3, capped at 3)"

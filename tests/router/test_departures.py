@@ -121,8 +121,9 @@ async def test_while_it_reads_nothing_of_its_answer(tmp_path: Path) -> None:
 
     async with RawPool(endless_bytes) as pool, live(tmp_path, pool.url, rules=LONG) as router:
         async with client(router, limit=1024):
-            connections = router.app.public._server.connections if router.app.public._server else []
-            await until(lambda: any(connection.writing_paused for connection in connections))
+            server = router.app.public._server
+            assert server is not None
+            await until(lambda: any(connection.writing_paused for connection in server.connections))
         await until(lambda: pool.departures, LEAVES_WITHIN_S)
         await until(lambda: left(router, 1), LEAVES_WITHIN_S)
     (row,) = router.rows()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from router.settings import ShellConfig
 from tests.router.framing_corpus import BODY, CHUNKED, GROUPS, HIDDEN, HOST, LENGTH, POST, Case, head
@@ -25,6 +26,16 @@ def test_the_corpus_is_large_and_each_case_has_a_name_of_its_own() -> None:
 @pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
 @pytest.mark.parametrize("group", GROUPS)
 async def test_every_case_has_the_one_right_answer(group: str, torn: bool, tmp_path: Path) -> None:
+    await check(group, tmp_path, torn=torn)
+
+
+@pytest.mark.parametrize("torn", [False, True], ids=["whole", "torn"])
+@pytest.mark.parametrize("group", GROUPS)
+def test_uvloop_which_reads_at_other_moments_makes_no_difference(group: str, torn: bool, tmp_path: Path) -> None:
+    uvloop.run(check(group, tmp_path, torn=torn))
+
+
+async def check(group: str, tmp_path: Path, *, torn: bool) -> None:
     wrong = []
     async with RawPool(ok, keep=True) as pool, live(tmp_path, pool.url) as router:
         told: list[Answer] = []

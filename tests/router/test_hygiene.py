@@ -234,6 +234,7 @@ async def test_a_handler_that_fails_is_told_in_the_log_and_to_the_client(
         (event,) = router.events
         assert event["event"] == "library"
         assert "LookupError: a defect" in event["trace"]
+        assert router.app.policy.tally.client_requests == {("internal_error", 0): 1}
         assert_silent(json.dumps(event))
         router.forget_events()
 

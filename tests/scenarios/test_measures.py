@@ -170,6 +170,7 @@ def test_series_over_time() -> None:
     assert series.arrivals.tolist() == [1, 1, 1, 1, 0, 0, 0, 0, 0, 0]
     assert series.sends.tolist() == [1, 1, 1, 2, 1, 0, 0, 0, 0, 0]
     assert series.entries.tolist() == [1, 1, 1, 0, 1, 0, 0, 0, 0, 0]
+    assert series.attempts["gateway"].tolist() == [1, 1, 1, 2, 1, 0, 0, 0, 0, 0], "also where nothing arrives"
     assert series.amplification["gateway"][:4].tolist() == [1, 1, 1, 2]
     assert np.isnan(series.amplification["gateway"][4])
     assert series.goodput[:4].tolist() == [1, 0, 0, 0]

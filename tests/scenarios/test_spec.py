@@ -71,6 +71,9 @@ def _breaches(value: Any, rule: dict[str, Any], parts: dict[str, Any]) -> Any:
     """Yield where a value breaks the schema, by the few keywords that it uses."""
     if "$ref" in rule:
         rule = parts[rule["$ref"].removeprefix("#/$defs/")]
+    elif any("$ref" in other for other in rule.get("anyOf", ())):  # a part that may be left out
+        rule = next(other for other in rule["anyOf"] if "$ref" in other)
+        rule = parts[rule["$ref"].removeprefix("#/$defs/")]
     for key, item in value.items() if isinstance(value, dict) else ():
         inner = rule.get("properties", {}).get(key, rule.get("additionalProperties"))
         if inner:

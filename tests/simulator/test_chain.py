@@ -287,13 +287,14 @@ def test_the_first_token_of_an_operation_is_that_of_its_answer() -> None:
     assert outcome.operations["t_end_s"].tolist() == pytest.approx([1.48, 11.28, 21.28])
 
 
-def test_a_horizon_stops_the_model_with_what_is_under_way() -> None:
+def test_a_horizon_stops_the_model_with_what_is_under_way(tmp_path: Path) -> None:
     layers = (Layer(name="sdk", retries=1, attempt_timeout_s=5.0), Layer(name="gateway"))
     outcome = model.run(even(*layers, operations=4, every_s=0.5, horizon_s=2.6))
     assert not outcome.drained
     assert ends(outcome) == {"ok": 2, "open": 2}
     assert [(total.running, total.waiting) for total in outcome.frontends] == [(1, 1)]
-    assert run(outcome.scenario, Path("/dev/shm")).operations[-1].error == "unfinished"
+    assert [KINDS[end] for end in outcome.layers["sdk"]["end"]] == ["ok", "ok", "open", "open"]
+    assert run(outcome.scenario, tmp_path).operations[-1].error == "unfinished"
 
 
 def test_a_queue_of_textbooks() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.layers import Layer
+from scenarios.layers import Backoff, Layer
 from scenarios.measures.checks import measured_of
 from scenarios.measures.history import floats
 from scenarios.measures.measured import Measured
@@ -14,7 +14,7 @@ from scenarios.measures.of_record import of_record
 from scenarios.measures.scalars import every_measure, measure
 from scenarios.measures.series import queue_at
 from scenarios.record import read, record_path
-from scenarios.spec import Fault, Scenario, Service, Slo
+from scenarios.spec import Fault, Pool, Scenario, Service, Slo
 from simulator.chain import run as run_chain
 from simulator.chain.run import record_of
 from simulator.history import history_of
@@ -56,7 +56,34 @@ def hole(**knobs: Any) -> Scenario:
     )
 
 
-@pytest.mark.parametrize("scenario", [outage(100.0, until_s=60.0), hole()], ids=["outage", "hole"])
+def failing(fault: Fault) -> Scenario:
+    """Two layers, so that a request is sent several times to the one pool, whose queue is bounded."""
+    return chain(
+        Layer(name="sdk", retries=1, attempt_timeout_s=2.0),
+        Layer(name="gateway", retries=2, attempt_timeout_s=1.0, backoff=Backoff(initial_s=0.2)),
+        rate_rps=20.0,
+        operations=600,
+        arrivals="poisson",
+        pools=(Pool(id="east", slots=3, queue_max=20, cancel="never", service=Service()),),
+        faults=(fault,),
+        slo=Slo(total_s=1.0),
+        horizon_s=30.0,
+    )
+
+
+WHEN: dict[str, Any] = {"pool": "east", "inject_s": 10.0, "clear_s": 14.0}
+TOLD_TWICE = {
+    "outage": outage(100.0, until_s=60.0),
+    "hole": hole(),
+    "errors": failing(Fault(kind="errors", share=0.8, status=503, **WHEN)),
+    "read_drop": failing(Fault(kind="read_drop", **WHEN)),
+    "refused": failing(Fault(kind="refused", **WHEN)),
+    "slow_down": failing(Fault(kind="slow_down", factor=8.0, **WHEN)),
+    "still open at the horizon": failing(Fault(kind="capacity_loss", share=1.0, **WHEN | {"clear_s": 29.0})),
+}
+
+
+@pytest.mark.parametrize("scenario", TOLD_TWICE.values(), ids=TOLD_TWICE)
 def test_columns_and_record_tell_the_same(scenario: Scenario) -> None:
     record = record_of(scenario)
     by_columns = every_measure(measured_of(record))

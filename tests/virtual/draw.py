@@ -95,9 +95,15 @@ def _rules(rng: random.Random, pools: tuple[Pool, ...]) -> RouterConfig:
 def _shell(rng: random.Random, seed: int) -> ShellConfig:
     return ShellConfig(
         reuse_idle_s=rng.choice((0.0, 0.05, 0.5, 4.0)),
+        body_timeout_s=rng.choice((0.2, 120.0, 120.0)),
+        body_idle_timeout_s=rng.choice((0.1, 20.0, 20.0)),
+        keep_alive_timeout_s=rng.choice((0.05, 75.0, 75.0)),
+        connections_max=rng.choice((3, 16_384, 16_384, 16_384)),
+        drain_delay_s=rng.choice((0.0, 0.0, 0.3)),
         models_timeout_s=rng.choice((0.1, 2.0)),
         drain_timeout_s=rng.choice((0.2, 1.0, 5.0)),
-        body_bytes_max=rng.choice((20_000, 64 * 2**20)),
+        body_bytes_max=rng.choice((20_000, 100_000)),
+        buffered_bytes_max=rng.choice((100_000, 2**30, 2**30)),
         seed=seed,
     )
 

@@ -15,18 +15,17 @@ from pathlib import Path
 from typing import Any, cast
 from unittest import mock
 
-import msgspec
-
 from router import app
 from router.core.topology import Catalog
-from router.send_log import SendRow
 from router.settings import Settings
 from scenarios.world.streams import stream
-from tests.virtual.clients import Heard, lane
-from tests.virtual.loop import VirtualLoop, run, virtual_loop
-from tests.virtual.network import Address, Connection, Network
+from tests.virtual.clients import lane
+from tests.virtual.loop import run, virtual_loop
+from tests.virtual.network import Address, Network
+from tests.virtual.observed import Complaints, MemorySendLog, Observed
 from tests.virtual.plan import ROUTER, NextCut, Publish, Signal, Trouble, What, World
-from tests.virtual.pools import Frontend, Served
+from tests.virtual.pools import Frontend
+from tests.virtual.watch import Watch
 
 END_S = 300.0
 """So long after the last event every request must have ended."""
@@ -39,82 +38,12 @@ COLLECT_EVERY = 50
 _played = 0
 
 
-class Observed:
-    """What was seen of one world."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.heard: dict[str, Heard] = {}
-        self.lists: dict[str, Heard] = {}
-        """What became of requests for lists of models."""
-        self.served: list[Served] = []
-        self.unknown_ids: list[str] = []
-        self.rows: list[SendRow] = []
-        self.tally: Any = None
-        self.problems: list[str] = []
-        """What was found wrong while it ran: leaks, miscounts, what the event loop or a library complained of."""
-        self.start_s = 0.0
-        self.signalled_s = float("inf")
-        self.drained_s = float("inf")
-        self.troubled_s = 0.0
-        """How long stalls have lasted, all together."""
-        self.trace = 0
-        """A checksum of everything that arrived anywhere, and when."""
-        self.events = ""
-        """The router's event log."""
-
-    def served_of(self, name: str) -> list[Served]:
-        """Return what the frontends have seen of one request."""
-        return [served for served in self.served if served.name == name]
-
-    def rows_of(self, name: str) -> list[SendRow]:
-        """Return the router's sends of one request."""
-        return [row for row in self.rows if row.request_id == name]
-
-
-class _MemoryFile(io.BytesIO):
-    """A file that can be read after it was closed."""
-
-    kept = b""
-
-    def close(self) -> None:
-        if not self.closed:
-            self.kept = self.getvalue()
-        super().close()
-
-
-class _SendLog:
-    """Stands where the path of a send log stands; files are outside a virtual world."""
-
-    def __init__(self) -> None:
-        self.file = _MemoryFile()
-
-    def open(self, *_: object, **__: object) -> _MemoryFile:
-        return self.file
-
-    def rows(self) -> list[SendRow]:
-        return [msgspec.json.decode(line, type=SendRow) for line in self.file.kept.splitlines()]
-
-
-class _Complaints(logging.Handler):
-    """Collects what libraries and the event loop log."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        where = "" if error is None else "".join(traceback.format_exception(error))[-1500:]
-        self.said.append(f"{record.getMessage()} {where}".strip())
-
-
 def play(world: World, *, end_s: float = END_S, looks_s: float = LOOKS_S) -> Observed:
     """Run a world to its end.
 
     `end_s` is how long after the last event a request may still go on, `looks_s` how often the router is looked at.
     """
-    observed, complaints = Observed(world), _Complaints()
+    observed, complaints = Observed(world), Complaints()
     mix = stream(world.seed, "order")
     network = Network(
         latency_s=world.latency_s,
@@ -140,7 +69,7 @@ def play(world: World, *, end_s: float = END_S, looks_s: float = LOOKS_S) -> Obs
 
 
 @contextlib.contextmanager
-def _listening_to(complaints: _Complaints) -> Iterator[None]:
+def _listening_to(complaints: Complaints) -> Iterator[None]:
     """Hear what is logged; the handlers that were there before hear nothing."""
     root = logging.getLogger()
     before, root.handlers = root.handlers, [complaints]
@@ -175,8 +104,9 @@ class _Play:
                 host, port = one.url.removeprefix("http://").split(":")
                 self.addresses[one.name] = (host, int(port))
                 self.frontends[one.name] = Frontend(pool.name, one.name, (host, int(port)), self.asks)
-        self.sends = _SendLog()
+        self.sends = MemorySendLog()
         self.app: app.App | None = None
+        self.watch: Watch
         self._ready: asyncio.Future[None]
         self._planned: list[asyncio.TimerHandle] = []
         self._starting: set[asyncio.Task[None]] = set()
@@ -192,7 +122,7 @@ class _Play:
         observed.start_s = loop.time()
         self._plan()
         lanes = [asyncio.create_task(one) for one in self._lanes()]
-        looking = asyncio.create_task(self._look())
+        looking = asyncio.create_task(self.watch.look(self.looks_s))
         if lanes:
             last_s = max(event.at_s for event in self.world.events)
             await asyncio.wait(lanes, timeout=last_s + end_s)
@@ -204,12 +134,12 @@ class _Play:
         looking.cancel()
         await self._heal()
         if self.world.signal is None:
-            await self._quiet()
+            await self.watch.quiet()
             self._signal()
         await asyncio.wait([router], timeout=end_s)
         self._end(router)
         await asyncio.sleep(OUTLIVES_S)
-        self._left_behind(loop)
+        self.watch.left_behind(loop)
 
     def _lanes(self) -> Iterator[Any]:
         by_lane = defaultdict(list)
@@ -232,6 +162,7 @@ class _Play:
 
         def ready(started: app.App) -> None:
             self.app = started
+            self.watch = Watch(started, self.network, self.frontends, self.observed)
             self._ready.set_result(None)
 
         with mock.patch.object(app, "_say_ready", ready):  # what it would print, and to whom
@@ -270,7 +201,6 @@ class _Play:
                 link.hole = True
                 self._at(self.network.now_s + event.for_s, setattr, link, "hole", False)
             case What.STALL:
-                self.observed.troubled_s += event.for_s
                 link.stall()
                 self._at(self.network.now_s + event.for_s, link.resume)
             case What.RESTART:
@@ -310,96 +240,22 @@ class _Play:
             if not frontend.up:
                 await frontend.start()
 
-    # ---- what is looked at
-
-    async def _look(self) -> None:
-        """Compare again and again what the router counts as under way with what the pools are busy with."""
-        while True:
-            await asyncio.sleep(self.looks_s)
-            suspects = self._miscounted()
-            if suspects:  # a send that has just ended: its socket is closed one round later
-                await asyncio.sleep(0.001 + 3 * self.world.tick_s)
-                for suspect in suspects & self._miscounted():
-                    self._wrong(suspect)
-
-    def _miscounted(self) -> set[str]:
-        assert self.app is not None
-        counted, wrong = self.app.policy.in_flight(), set()
-        for pool, busy in self._busy().items():
-            if counted.get(pool, 0) < len(busy):
-                wrong.add(f"counts_are_true: pool {pool} is busy with {busy}, {counted.get(pool, 0)} are counted")
-            if len(busy) > self.world.rules.in_flight_max:
-                wrong.add(f"in_flight_is_bounded: pool {pool} is busy with {busy}")
-        return wrong
-
-    def _busy(self) -> dict[str, list[str]]:
-        """Return the names of the requests that each pool has and the router still waits for."""
-        busy: dict[str, list[str]] = defaultdict(list)
-        for frontend in self.frontends.values():
-            for connection in frontend.connections:
-                served = connection.served
-                if served is not None and served.body is not None and not served.connection.client.closed:
-                    busy[frontend.pool].append(served.name)
-        return busy
-
-    async def _quiet(self) -> None:
-        """Wait until nothing should be left but the router itself, and look whether that is so."""
-        rules, shell = self.world.rules, self.world.shell
-        await asyncio.sleep(
-            max(2 * shell.reuse_idle_s, rules.cooldown_s_max + rules.trial_probe_timeout_s + rules.slow_s) + 2.0
-        )
-        assert self.app is not None
-        policy, front = self.app.policy, self.app.public.front
-        self._none_of("no_leases", {pool: count for pool, count in policy.in_flight().items() if count})
-        self._none_of("nobody_waits", policy.waiting)
-        self._none_of("no_leaders", policy._ledger.leaders)
-        self._none_of("nobody_is_busy", front.busy)
-        self._none_of("no_trials", [state for state in policy.roster.states.values() if state.on_trial])
-        benched = [state for state in policy.roster.states.values() if not state.cooldown.takes_sends]
-        self._none_of("all_return", benched)
-        self._none_of("idle_connections_end", self._open(self.addresses.values()))
-        self._none_of("clients_connections_end", self._open([ROUTER]))
-
-    def _open(self, addresses: Any) -> list[Connection]:
-        """Return the connections of which the router still holds its end."""
-        return [
-            connection
-            for address in addresses
-            for connection in self.network.link(address).connections.values()
-            if not (connection.server if address == ROUTER else connection.client).closed
-        ]
+    # ---- the end
 
     def _end(self, router: asyncio.Task[None]) -> None:
         assert self.app is not None
         observed = self.observed
         if not router.done():
-            self._wrong("the_drain_ends_in_time: the router does not end")
+            self.watch.wrong("the_drain_ends_in_time: the router does not end")
             router.cancel()
         elif router.exception() is not None:
             error = router.exception()
             assert error is not None
-            self._wrong(f"no_complaints: the router failed: {''.join(traceback.format_exception(error))[-1500:]}")
+            self.watch.wrong(f"no_complaints: the router failed: {''.join(traceback.format_exception(error))[-1500:]}")
         observed.tally = self.app.policy.tally
         observed.rows = self.sends.rows()
         for frontend in self.frontends.values():
             observed.served += frontend.served
             observed.unknown_ids += frontend.unknown
             frontend.kill()
-        policy = self.app.policy
-        self._none_of("no_leases", {pool: count for pool, count in policy.in_flight().items() if count})
-        self._none_of("nobody_waits", policy.waiting)
-        self._none_of("no_leaders", policy._ledger.leaders)
-
-    def _left_behind(self, loop: VirtualLoop) -> None:
-        """Look for what outlives the router: sockets, tasks, timers."""
-        self._none_of("no_sockets", list(self.network.sockets.values()))
-        self._none_of("no_tasks", [task for task in asyncio.all_tasks() if task is not asyncio.current_task()])
-        timers: list[asyncio.TimerHandle] = loop._scheduled  # type: ignore[attr-defined] # asyncio shows them nowhere else
-        self._none_of("no_timers", [timer for timer in timers if not timer.cancelled()])
-
-    def _none_of(self, law: str, left: Any) -> None:
-        if left:
-            self._wrong(f"{law}: {left} left")
-
-    def _wrong(self, what: str) -> None:
-        self.observed.problems.append(what)
+        self.watch.nothing_is_held()

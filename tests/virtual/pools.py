@@ -96,11 +96,15 @@ class Frontend:
             return
         loop = asyncio.get_running_loop()
         self._starts = True
-        self._server = await loop.create_server(lambda: PoolConnection(self), *self.address)
-        self._starts = False
+        server = await loop.create_server(lambda: PoolConnection(self), *self.address)
+        if self._starts:
+            self._server, self._starts = server, False
+        else:  # killed meanwhile
+            server.close()
 
     def kill(self) -> None:
         """End at once, as a killed process does."""
+        self._starts = False
         if self._server is not None:
             self._server.close()
             self._server = None

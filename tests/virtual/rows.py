@@ -16,12 +16,16 @@ from tests.virtual.network import Network
 Row = Callable[..., Any]
 
 
-def rows_of(module: ModuleType, *, but: Collection[str] = ()) -> dict[str, Row]:
-    """Return the live tests of a module, ready to be collected; `but` names those that need a real machine."""
-    rows = {name: row for name, row in vars(module).items() if name.startswith("test_")}
+def rows_of(*modules: ModuleType, but: Collection[str] = ()) -> dict[str, Row]:
+    """Return the live tests of some modules, ready to be collected; `but` names those that need a real machine."""
+    rows: dict[str, Row] = {}
+    for module in modules:
+        own = {name: row for name, row in vars(module).items() if name.startswith("test_") and _is_live(row)}
+        assert not own.keys() & rows.keys(), f"two tests have one name: {own.keys() & rows.keys()}"
+        rows |= own
     missing = [name for name in but if name not in rows]
-    assert not missing, f"{module.__name__} has no {missing}"
-    return {name: on_virtual_clock(row) for name, row in rows.items() if name not in but and _is_live(row)}
+    assert not missing, f"there is no {missing}"
+    return {name: on_virtual_clock(row) for name, row in rows.items() if name not in but}
 
 
 def on_virtual_clock(row: Row) -> Row:

@@ -1,6 +1,7 @@
 """Every time-out at its real length, in milliseconds: what a live test would have to wait minutes for.
 
-The bounds are the defaults that users run with; each is kept to a few latencies.
+The bounds are the defaults that users run with; each is kept to a few latencies. The live tests of faults, streams and
+uploads, with their short bounds, run here too.
 """
 
 from dataclasses import replace
@@ -10,16 +11,18 @@ import pytest
 from router.core.config import RouterConfig
 from router.settings import ShellConfig
 from router.upstream.connection import UPLOAD_LOOKS
-from tests.router import test_faults, test_intake, test_streams
+from tests.router import test_faults, test_intake, test_streams, test_timeouts
 from tests.virtual.clients import Heard
 from tests.virtual.laws import broken_laws
+from tests.virtual.observed import Observed
 from tests.virtual.plan import Answer, Ask, Break, Event, Kind, Trouble, What, World, pool_of
-from tests.virtual.play import Observed, play
+from tests.virtual.play import play
 from tests.virtual.rows import rows_of
 
-globals().update(rows_of(test_faults, but=("test_a_name_that_cannot_be_looked_up",)))
-globals().update(rows_of(test_streams))
-globals().update(rows_of(test_intake))
+# Names are looked up in threads, which are outside.
+globals().update(
+    rows_of(test_faults, test_streams, test_intake, test_timeouts, but=("test_a_name_that_cannot_be_looked_up",))
+)
 
 LATENCY_S = 0.001
 WITHIN_S = 0.1

@@ -7,8 +7,9 @@ from router.settings import ShellConfig
 from tests.router import test_departures
 from tests.virtual.laws import broken_laws
 from tests.virtual.network import Cut
+from tests.virtual.observed import Observed
 from tests.virtual.plan import Answer, Ask, Event, Kind, NextCut, Trouble, What, World, pool_of
-from tests.virtual.play import Observed, play
+from tests.virtual.play import play
 from tests.virtual.rows import rows_of
 
 globals().update(rows_of(test_departures))

@@ -5,8 +5,9 @@ import pytest
 from router.core.config import RouterConfig
 from router.settings import ShellConfig
 from tests.virtual.laws import broken_laws
+from tests.virtual.observed import Observed
 from tests.virtual.plan import Answer, Ask, Kind, Signal, World, pool_of
-from tests.virtual.play import Observed, play
+from tests.virtual.play import play
 
 DRAIN_S = ShellConfig().drain_timeout_s
 STREAM = Answer(kind=Kind.CHUNKED, pieces=10, pause_s=1.0)

@@ -2,11 +2,13 @@
 
 import pytest
 
+from router.core.bounds import Bounds, Limits
 from router.core.chain import ChainBudget
 from router.core.config import RouterConfig
 from router.core.cooldown import Standing
-from router.core.delivery import Outcome
+from router.core.delivery import Cause, Outcome
 from router.core.effects import End, Request, Send
+from router.core.tally import Tally
 from tests.router.core.playbook import START_S, policy_of, state_of
 
 
@@ -32,6 +34,8 @@ def test_a_send_carries_both() -> None:
     send = policy.decide(Request("m", START_S + 1.0, last_byte_until_s=START_S + 9.0))
     assert isinstance(send, Send)
     assert (send.until_s, send.last_byte_until_s) == (START_S + 1.0, START_S + 9.0)
+    bounds = Bounds.of_send(Limits(RouterConfig()), send, START_S)
+    assert (bounds.head_until_s, bounds.over_s) == (START_S + 1.0, START_S + 9.0)
 
 
 def test_without_a_second_one_they_are_the_same() -> None:
@@ -55,3 +59,10 @@ def test_a_bound_on_the_whole_answer_says_nothing_of_the_pool(end: End, standing
     policy.observe(send, Outcome(slot_taken=True, status=200))
     policy.relayed(send, end)
     assert state_of(policy, send.lease.frontend.name).cooldown.standing is standing
+
+
+def test_failed_sends_are_counted_by_pool_and_cause() -> None:
+    tally = Tally()
+    for cause in (Cause.IDLE_TIMEOUT, Cause.IDLE_TIMEOUT, Cause.LOST):
+        tally.send_failed("a", cause)
+    assert tally.failures == {("a", "idle"): 2, ("a", "lost"): 1}
