@@ -136,6 +136,9 @@ validate: $(INSTALLED) ## every number of theory that the model must hit; writes
 bench-router: $(INSTALLED) ## what the router costs, beside a minimal relay and what else is found (QUICK=1: a minute)
 	@$(BIN)/python -m tests.benchmarks.bench_router $(if $(QUICK),--quick)
 
+bench-simulator: $(INSTALLED) ## how fast the queue-level model is, against a tutorial-style one
+	@$(BIN)/python -m tests.benchmarks.bench_simulator
+
 bench-world: $(INSTALLED) ## what a job costs in a pool server
 	@$(BIN)/python -m tests.benchmarks.bench_pool_server
 

@@ -90,9 +90,12 @@ class Run:
         return "real" if self.real else "model"
 
     @cached_property
-    def sends_of(self) -> Counter[str]:
-        """Request id -> number of sends."""
-        return Counter(send.request_id for send in self.record.sends)
+    def pools_of(self) -> dict[str, set[str]]:
+        """Request id -> pools that it was sent to."""
+        pools: dict[str, set[str]] = defaultdict(set)
+        for send in self.record.sends:
+            pools[send.request_id].add(send.pool)
+        return pools
 
     @cached_property
     def marks(self) -> tuple[Mark, ...]:
@@ -172,8 +175,9 @@ class Run:
             return Answer.MAYBE_RUNNING
         if request.status is None or not 200 <= request.status < 300:
             return Answer.ERROR
-        sends = self.sends_of.get(request.request_id) or request.sends or 1
-        return Answer.FAILED_OVER if sends > 1 else Answer.FIRST
+        # Without rows of sends the count that the answer tells must do: the router never sends to one pool twice.
+        pools = len(self.pools_of.get(request.request_id, ())) or request.sends or 1
+        return Answer.FAILED_OVER if pools > 1 else Answer.FIRST
 
 
 def quantile(ascending: Sequence[float], share: float) -> float:

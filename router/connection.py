@@ -211,6 +211,8 @@ class ClientConnection(web.RequestHandler, ReadsThroughOneBuffer):
             reason = f"More than {AHEAD_BYTES_MAX} bytes came while another request was under way."
             self._server.front.on_refused(Code.HEADERS_TOO_LARGE, reason)
             self.transport.abort()
+        elif (self._reading_paused or self._buffer_paused) and self.transport is not None:
+            self.transport.resume_reading()  # else nobody would hear that the client leaves
 
     def _head_goes_on(self, data: bytes) -> None:
         if self._head_timer is None:

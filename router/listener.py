@@ -86,7 +86,7 @@ class Listener:
             raise cannot_listen(error, host=self._host, port=self._port, option=self._option) from None
 
     async def drain(self, timeout_s: float, hurry: asyncio.Event, *, delay_s: float = 0.0) -> None:
-        """Say that the end is near; after `delay_s` take no new connection, and wait until requests have their answers.
+        """Say that the end is near; after `delay_s` take no new connection, and wait until clients have their answers.
 
         From the first moment on every answer closes its connection, so a client that is idle meanwhile loses nothing:
         its connection stays open until nothing is under way any more. Waits at most the delay and `timeout_s`, and no
@@ -98,10 +98,22 @@ class Listener:
         await _until(hurry.is_set, delay_s)
         self._sockets.close()
         await asyncio.sleep(POLL_S)  # requests that have come get to their handlers
+        loop = asyncio.get_running_loop()
+        give_up_s = loop.time() + timeout_s
         await _until(lambda: not self.front.busy or hurry.is_set(), timeout_s)
         for connection in self._server.connections:
             if connection not in self.front.busy:
                 connection.force_close()
+        await _until(lambda: not self._being_read or hurry.is_set(), give_up_s - loop.time())
+
+    @property
+    def _being_read(self) -> bool:
+        """Tell whether a client has not read all of its answer yet."""
+        assert self._server is not None
+        return any(
+            connection.transport is None or connection.transport.get_write_buffer_size() > 0  # None: it is closing
+            for connection in self._server.connections
+        )
 
     async def close(self) -> None:
         """End everything that is left, at once."""

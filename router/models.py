@@ -6,7 +6,6 @@ frontends once, and whoever is slower than the bound is left out.
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -24,7 +23,21 @@ LIST_BYTES_MAX = 4 * 2**20
 
 _NOT_TO_POOL = headers.HOP_BY_HOP | {"accept-encoding", "content-length", "expect", "host"}
 
-Entries = list[dict[str, Any]]
+
+class _List(msgspec.Struct):
+    """A list of models; nothing but names is read of its entries, so that nothing else in them matters."""
+
+    data: list[msgspec.Raw]
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+Entries = list[tuple[str, msgspec.Raw]]
+"""Ids and entries, the latter as the pool wrote them."""
+_list_of = msgspec.json.Decoder(_List).decode
+_named = msgspec.json.Decoder(_Named).decode
 
 
 class Models:
@@ -44,10 +57,10 @@ class Models:
         if pools and not any(entries is not None for entries in lists):
             message = f"No pool has told its models within {self._timeout_s:g} s."
             return error(Code.POOL_UNREACHABLE, message, request_id=headers.plain(request.headers, headers.REQUEST_ID))
-        by_id: dict[str, dict[str, Any]] = {}
+        by_id: dict[str, msgspec.Raw] = {}
         for entries in lists:
-            for entry in entries or ():
-                by_id.setdefault(entry["id"], entry)
+            for model, entry in entries or ():
+                by_id.setdefault(model, entry)
         return json_answer({"object": "list", "data": [by_id[model] for model in sorted(by_id)]})
 
     async def _lists(self, pools: Sequence[Pool], passed: CIMultiDict[str]) -> list[Entries | None]:
@@ -75,16 +88,24 @@ class Models:
 
 
 def _configured(pool: Pool) -> Entries:
-    return [{"id": model, "object": "model", "created": 0, "owned_by": pool.name} for model in pool.models]
+    return [(model, msgspec.Raw(msgspec.json.encode(_entry(model, pool)))) for model in pool.models]
+
+
+def _entry(model: str, pool: Pool) -> dict[str, object]:
+    return {"id": model, "object": "model", "created": 0, "owned_by": pool.name}
 
 
 def entries_of(body: bytes) -> Entries | None:
-    """Return the entries of a list that have an id; None if it is no list of models."""
+    """Return the entries of a list that have an id; None if it is no list of models, or one that nests too deep."""
     try:
-        content = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        entries = _list_of(body.decode()).data
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    data = content.get("data") if isinstance(content, dict) else None
-    if not isinstance(data, list):
+    return [(name, entry) for entry in entries if (name := _name_of(entry)) is not None]
+
+
+def _name_of(entry: msgspec.Raw) -> str | None:
+    try:
+        return _named(entry).id
+    except (msgspec.DecodeError, RecursionError):
         return None
-    return [entry for entry in data if isinstance(entry, dict) and isinstance(entry.get("id"), str)]

@@ -35,6 +35,7 @@ _TAIL_BYTES = 64
 FLUSH_MAX_S = 30.0
 """How long a client may take to read what was written before a break."""
 _LAST_CHUNK = b"0\r\n\r\n"
+_FRAMING = frozenset(("content-length",))
 
 
 class ClientLeft(Exception):
@@ -189,7 +190,7 @@ class Passage:
         answer, version = self._answer, self._request.version
         dropped = HOP_BY_HOP
         if "connection" in answer.names:
-            dropped |= _named_by_connection(answer)
+            dropped |= _named_by_connection(answer) - _FRAMING  # without it nobody finds the end of the answer
         if answer.chunked:
             dropped |= {"content-length"}
         lines = [b"HTTP/%d.%d %d %b\r\n" % (version.major, version.minor, answer.status, answer.reason)]

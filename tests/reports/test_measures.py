@@ -48,6 +48,12 @@ def test_a_router_without_send_log_is_believed_about_its_number_of_sends() -> No
     assert Run(Record(record.meta, requests)).classes == {Answer.FAILED_OVER: 4}
 
 
+def test_a_gateway_that_asks_the_same_pool_again_has_not_failed_over() -> None:
+    record = modelled("refused")
+    sends = [replace(send, pool="west") for send in record.sends]
+    assert Run(Record(record.meta, [*record.requests, *sends])).classes == {Answer.FIRST: 14}
+
+
 def test_amplification_counts_sends_and_whole_bodies_against_operations() -> None:
     amplification = Run(modelled("refused")).amplification
     assert (amplification.operations, amplification.requests, amplification.sends, amplification.bodies) == (

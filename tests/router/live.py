@@ -148,17 +148,23 @@ async def live(
 
 @asynccontextmanager
 async def client(
-    router: Live, body: bytes = b'{"model": "m"}', *, declared: int | None = None, limit: int = 2**16
+    router: Live,
+    body: bytes = b'{"model": "m"}',
+    *,
+    declared: int | None = None,
+    limit: int = 2**16,
+    ahead: bytes = b"",
 ) -> AsyncIterator[asyncio.StreamReader]:
     """Send one request on a connection of its own, which is closed when the context ends.
 
-    `declared` is the Content-Length if it is not to be the body's; `limit` bounds what is read ahead.
+    `declared` is the Content-Length if it is not to be the body's; `limit` bounds what is read ahead; `ahead` follows
+    without a wait for the answer.
     """
     host, port = router.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=limit)
     length = len(body) if declared is None else declared
     head = f"POST {CHAT} HTTP/1.1\r\nHost: router\r\nx-request-id: leaving\r\nContent-Length: {length}\r\n\r\n"
-    writer.write(head.encode() + body)
+    writer.write(head.encode() + body + ahead)
     try:
         yield reader
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from router.core.config import RouterConfig
 from tests.router import raw_pool
-from tests.router.live import SETTLE_S, Live, client, live, until
+from tests.router.live import CHAT, SETTLE_S, Live, client, live, until
 from tests.router.raw_pool import BlackHole, RawPool, Refusing, endless, ok, silent
 
 LONG = RouterConfig(connect_timeout_s=30.0, deadline_s=60.0, idle_timeout_s=60.0)
@@ -50,6 +50,19 @@ async def test_before_the_first_byte(tmp_path: Path) -> None:
         assert row.outcome == ("unknown", "client_left", None)
         assert (row.blame, row.slot_taken) == ("client", True)
         assert router.app.policy.tally.sends == {("a", "no_response"): 1}
+
+
+async def test_while_its_next_requests_wait_in_the_connection(tmp_path: Path) -> None:
+    """The next one's body is more than is read ahead, so the connection would not be read any more."""
+    following = f"POST {CHAT} HTTP/1.1\r\nHost: router\r\nContent-Length: 2000000\r\n\r\n".encode() + bytes(900_000)
+    small = b"GET /healthz HTTP/1.1\r\nHost: router\r\n\r\n" * 100
+    for ahead in (following, small):
+        async with RawPool(silent) as pool, live(tmp_path, pool.url, rules=LONG) as router:
+            async with client(router, ahead=ahead):
+                await until(lambda: pool.bodies)
+                await asyncio.sleep(0.2)
+            await until(lambda: pool.departures, LEAVES_WITHIN_S)
+            await until(lambda: left(router, 1), LEAVES_WITHIN_S)
 
 
 async def test_in_the_middle_of_a_stream(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """The end of a router, as whoever stands before it sees it."""
 
 import asyncio
+import contextlib
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -120,6 +122,44 @@ async def test_an_upload_under_way_is_finished(tmp_path: Path) -> None:
         assert answer.status == 200
         assert await client.closed()
         await asyncio.wait_for(draining, 5)
+
+
+@pytest.mark.parametrize("by_reset", [None, True, False], ids=["whole", "reset by its pool", "closed by its pool"])
+async def test_a_slow_client_gets_what_was_written_for_it(by_reset: bool | None, tmp_path: Path) -> None:
+    """A request is over once its answer is written, and then the router still holds the last of it."""
+    size = 50_000
+
+    async def behave(call: Call) -> None:
+        await call.say(raw_pool.head(200, f"Content-Length: {size if by_reset is None else size + 1}") + bytes(size))
+        if by_reset:
+            call.reset()
+
+    async with RawPool(behave) as pool, live(tmp_path, pool.url) as router:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            client.setblocking(False)
+            host, port = router.url.removeprefix("http://").split(":")
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, (host, int(port)))
+            await until(lambda: router.app.public.connections)
+            server = router.app.public._server
+            assert server is not None
+            (connection,) = server.connections
+            assert connection.transport is not None
+            kernels: socket.socket = connection.transport.get_extra_info("socket")
+            kernels.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2048)
+            await loop.sock_sendall(client, WHOLE)
+            await until(lambda: pool.bodies and not router.app.public.front.busy)
+            draining = asyncio.ensure_future(router.app.drain(asyncio.Event()))
+            await asyncio.sleep(0.1)
+            assert not draining.done()
+            got = b""
+            with contextlib.suppress(ConnectionError):
+                while len(got.partition(b"\r\n\r\n")[2]) < size and (more := await loop.sock_recv(client, 2**16)):
+                    got += more
+            assert len(got.partition(b"\r\n\r\n")[2]) == size
+            async with asyncio.timeout(2):
+                await draining
 
 
 async def test_who_never_ends_is_cut_at_the_bound(tmp_path: Path) -> None:

@@ -80,6 +80,22 @@ async def test_answers_that_are_no_list_of_models_are_left_out(tmp_path: Path) -
         assert await ids(router) == ["m"]
 
 
+async def test_what_nests_too_deep_is_left_out_and_entries_are_as_their_pool_wrote_them(tmp_path: Path) -> None:
+    deep = b"[" * 50_000 + b"]" * 50_000
+    odd = b'{"id": "m", "n": 1e999, "x": %b}' % (b"[" * 900 + b"]" * 900)
+    async with (
+        RawPool(says(b'{"data": %b}' % deep)) as one,
+        RawPool(says(b'{"data": [{"id": "deep", "x": %b}]}' % deep)) as two,
+        RawPool(says(b'{"x": %b, "data": []}' % deep)) as three,
+        RawPool(says(b'{"data": [%b]}' % odd)) as four,
+        live(tmp_path, one.url, two.url, three.url, four.url) as router,
+    ):
+        told = await router.get("/v1/models")
+        assert told.status == 200
+        assert odd in told.body
+        assert b"deep" not in told.body
+
+
 async def test_an_empty_list_is_an_answer_and_no_answer_is_not(tmp_path: Path) -> None:
     async with RawPool(says(b'{"object": "list", "data": []}')) as pool, live(tmp_path, pool.url) as router:
         assert await ids(router) == []

@@ -17,6 +17,7 @@ LISTS = {
     "no such path": (404, b"{}"),
     "loading": (503, b"{}"),
     "not synced": (200, b'{"object": "list", "data": []}'),
+    "nests too deep": (200, b'{"data": ' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
 }
 REASON = {"loading": "trial failed: probe: status 503", "not synced": "trial failed: probe: empty list"}
 
@@ -75,7 +76,7 @@ async def bench_a(router: Live) -> None:
         assert (await router.ask()).status == 200
 
 
-@pytest.mark.parametrize("models", ["ready", "no such path"])
+@pytest.mark.parametrize("models", ["ready", "no such path", "nests too deep"])
 async def test_a_benched_pool_comes_back_by_a_trial_and_not_by_a_request(models: str, tmp_path: Path) -> None:
     async with Returning() as a, RawPool(ok) as b, live(tmp_path, a.url, b.url, rules=rules()) as router:
         a.models = LISTS[models]

@@ -57,7 +57,15 @@ def test_one_budget_for_both_gateways_is_one_floor() -> None:
     assert of("two_gateways_local_budgets", "send_amplification") == pytest.approx(shared + 10 / 10, rel=0.03)
 
 
-@pytest.mark.parametrize("name", ["budget_alone_does_not_save_fifo", "queue_bound_saves", f"{OUTAGE}_control"])
+OF_THE_OUTAGE = (OUTAGE, f"{OUTAGE}_control", "budget_alone_does_not_save_fifo", "queue_bound_saves")
+
+
+@pytest.mark.parametrize("name", OF_THE_OUTAGE)
+def test_without_the_outage_nothing_ever_happens(name: str) -> None:
+    assert of(name, "control_goodput") > 0.99
+
+
+@pytest.mark.parametrize("name", OF_THE_OUTAGE[1:])
 def test_the_outage_is_the_same(name: str) -> None:
     one, other = load(OUTAGE), load(name)
     assert one.faults == other.faults
