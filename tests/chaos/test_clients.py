@@ -20,6 +20,7 @@ from scenarios.plan import Planned
 from scenarios.record import Operation, Request
 from scenarios.spec import Load, Service
 from scenarios.world import answers
+from scenarios.world.arrivals import Ask
 from tests.chaos.live_frontend import MODEL, LiveFrontend, eventually
 
 ClientName = Literal["raw", "openai"]
@@ -96,13 +97,13 @@ def load(client: ClientName, *, stream: bool = False, timeout_s: float = 5.0, ma
     )
 
 
-async def operate(asked: Load, url: str, *, times: int = 1) -> Ledger:
+async def operate(asked: Load, url: str, *, times: int = 1, ask: Ask | None = None) -> Ledger:
     """Make operations one after the other."""
     ledger = Ledger()
     make = RawClient if asked.client == "raw" else SdkClient
     async with make(asked, url, ledger) as client:
         for turn in range(times):
-            await client.operate(Planned(0, turn, 0.0), asyncio.get_running_loop().time())
+            await client.operate(Planned(0, turn, 0.0, ask), asyncio.get_running_loop().time())
     return ledger
 
 
@@ -253,6 +254,17 @@ class TestEveryByteBeforeABreak:
         async with Scripted(ports.take(), [late], close=True).running() as server:
             ledger = await operate(load(client, stream=True), server.url, times=50)
         assert {(request.answer, request.events) for request in ledger.requests} == {("break", 2)}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("session", ["s0-3", None])
+async def test_the_router_is_told_the_session(ports: PortReservations, client: ClientName, session: str | None) -> None:
+    good = whole(200, answers.plain_answer("x", MODEL, Service(tokens=1)))
+    async with Scripted(ports.take(), [good], close=True).running() as server:
+        await operate(load(client), server.url, ask=Ask(session))
+    told = [line for line in server.heads[0].lower().split(b"\r\n") if line.startswith(b"x-session-id")]
+    assert told == ([] if session is None else [b"x-session-id: s0-3"])
+    assert json.loads(server.bodies[0]).get("session") == session
 
 
 class TestSdkRetries:
