@@ -27,10 +27,10 @@ from simulator.chain.gate import PoolFrontends
 from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.results import (
+    BROKEN,
     CODES,
     CONNECT_END,
     LEFT_END,
-    LOST,
     LOST_END,
     OK_END,
     STATUS_END,
@@ -232,7 +232,7 @@ class Gateway:
         policy.release(send)
         policy.tally.send_failed(attempt.frontend.pool, cause)
         policy.tally.request_ended("200", send.attempt)
-        self._finish(attempt.parent, LOST)
+        self._finish(attempt.parent, BROKEN)
 
     def _tell_switch(self, call: Call, send: Send, failure: str | None) -> None:
         self.instances[call.operation.index % len(self.instances)].sent(send, failure)
@@ -248,8 +248,8 @@ class Gateway:
         self._take(attempt.parent, policy.again(send, outcome), outcome)
 
     def _begun(self, attempt: Attempt) -> None:
-        """Be there when the first token comes: that is when a send is answered."""
-        if attempt.live:
+        """Be there when the first token of a stream comes: that is when it is answered."""
+        if attempt.live and attempt.parent.operation.stream:
             self._timers.add(attempt.first_token_s, attempt, self._first_token)
 
     def _first_token(self, attempt: Attempt) -> None:
