@@ -14,6 +14,8 @@ from router.core.forwarding import Reply
 from router.core.refusal import STATUS, Code, Reason, retry_after
 from router.upstream import Attempt
 
+MODEL_SHOWN_MAX = 200
+"""So much of the name of a model that nobody serves is quoted."""
 IN_WORDS: dict[Cause, str] = {
     Cause.REFUSED: "refused the connection",
     Cause.UNREACHABLE: "cannot be reached",
@@ -109,7 +111,8 @@ def message_of(reply: Reply, attempts: Sequence[Attempt], config: RouterConfig, 
                 " The pool may be running it, so it was not sent again."
             )
         case Code.MODEL_NOT_FOUND:
-            return f"No pool serves the model {model!r}."
+            shown = model[:MODEL_SHOWN_MAX]
+            return f"No pool serves the model {shown!r}."
         case Code.NO_POOL | Code.ROUTER_OVERLOADED:
             return f"{_none_took_it(reply, config)} The request was not sent."
         case Code.DEADLINE:

@@ -78,7 +78,7 @@ async def running(
     events = EventLog(clock) if events is None else events
     policy = build_policy(settings.rules, clock, _random_source(settings.shell.seed), Catalog(settings.pools))
     async with AsyncExitStack() as last_to_first:
-        sends = _send_log(settings, loop)
+        sends = _send_log(settings, loop, events)
         last_to_first.callback(sends.close)
         upstream = Upstream(
             clock,
@@ -206,11 +206,15 @@ def _not_counted(_: float) -> None:
     """Stand in where nobody can see the metric."""
 
 
-def _send_log(settings: Settings, loop: asyncio.AbstractEventLoop) -> SendLog:
+def _send_log(settings: Settings, loop: asyncio.AbstractEventLoop, events: EventLog) -> SendLog:
     if settings.send_log is None:
         return NoSendLog()
+
+    def broken(error: OSError) -> None:
+        events.write("send_log_broken", level="ERROR", error=str(error))
+
     try:
-        return SendLogFile(settings.send_log, loop)
+        return SendLogFile(settings.send_log, loop, broken)
     except OSError as error:
         raise CannotStart(f"cannot write {settings.send_log}: {error.strerror}; remedy: another --send-log") from None
 

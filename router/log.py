@@ -6,6 +6,7 @@ have been a count, and is none, its first 40 characters.
 
 import logging
 import sys
+from contextlib import suppress
 from typing import IO, Any
 
 import msgspec
@@ -34,8 +35,9 @@ class EventLog:
         if self._worker is not None:
             line["worker"] = self._worker
         line.update((name, value) for name, value in fields.items() if value is not None)
-        self._out.write(_encode(line).decode() + "\n")
-        self._out.flush()
+        with suppress(OSError):  # nobody reads it any more, or the disk is full: no request fails for that
+            self._out.write(_encode(line).decode() + "\n")
+            self._out.flush()
 
 
 class LibraryEvents(logging.Handler):

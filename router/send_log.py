@@ -2,9 +2,13 @@
 
 The fields are those of the row `send` of a drill's record. Times are the monotonic clock's own seconds; who reads them
 subtracts the start of the run.
+
+A file that cannot be written any more ends the log and nothing else: no request fails for it.
 """
 
 import asyncio
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -64,28 +68,47 @@ class NoSendLog:
 
 
 class SendLogFile:
-    """Appends rows to a file, buffered; complete after `close`, at most FLUSH_S behind before. Raises OSError."""
+    """Appends rows to a file, buffered; complete after `close`, at most FLUSH_S behind before.
 
-    wanted = True
+    Raises OSError if the file cannot be opened. `on_broken` is told, once, why nothing more is written.
+    """
 
-    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, path: Path, loop: asyncio.AbstractEventLoop, on_broken: Callable[[OSError], None]) -> None:
+        self.wanted = True
         self._file = path.open("ab", buffering=BUFFER_BYTES)
         self._encoder = msgspec.json.Encoder()
         self._loop = loop
+        self._on_broken = on_broken
         self._flushing: asyncio.TimerHandle | None = None
 
     def write(self, row: SendRow) -> None:
         """Append one line."""
-        self._file.write(self._encoder.encode(row) + b"\n")
+        if not self.wanted:
+            return
+        try:
+            self._file.write(self._encoder.encode(row) + b"\n")
+        except OSError as error:
+            self._broken(error)
+            return
         if self._flushing is None:
             self._flushing = self._loop.call_later(FLUSH_S, self._flush)
 
     def close(self) -> None:
         """Write everything and close the file."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-        self._file.close()
+        if self.wanted:
+            self._flush()
+        with suppress(OSError):  # it tries once more what could not be written, and closes all the same
+            self._file.close()
 
     def _flush(self) -> None:
-        self._flushing = None
-        self._file.flush()
+        if self._flushing is not None:
+            self._flushing.cancel()
+            self._flushing = None
+        try:
+            self._file.flush()
+        except OSError as error:
+            self._broken(error)
+
+    def _broken(self, error: OSError) -> None:
+        self.wanted = False
+        self._on_broken(error)

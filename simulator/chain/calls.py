@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulator.chain.pools import Frontend
 
 CONNECTING, WAITING, WORKING, TELLING = range(4)
-"""How far an attempt is: no connection yet, no slot yet, no token yet, tokens are coming."""
+"""How far an attempt is for its caller: no connection yet, no slot yet, no token yet, tokens are coming."""
 
 
 class Call:
@@ -61,7 +61,7 @@ class Operation(Call):
     """What a user's program asked for: the call of the outermost layer, and as such its own operation until it ends.
 
     `unit` is the draw that its first send's service time is made of; `spent` counts re-sends of the whole chain;
-    `turns` the calls of each layer but the outermost.
+    `turns` the calls of each layer but the outermost; `stream` tells that tokens are passed on as they come.
     """
 
     __slots__ = (
@@ -73,6 +73,7 @@ class Operation(Call):
         "sends",
         "session",
         "spent",
+        "stream",
         "turns",
         "unit",
     )
@@ -81,7 +82,7 @@ class Operation(Call):
     prompt_tokens: int
     output_tokens: int
 
-    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any) -> None:
+    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any, *, stream: bool = False) -> None:
         # What Call.__init__ does, written out: this is the hot path of the model.
         self.operation = self
         self.parent = None
@@ -96,6 +97,7 @@ class Operation(Call):
         self.load = load
         self.model = model
         self.unit = unit
+        self.stream = stream
 
 
 OUTSIDE, INSIDE, CLOSED = range(3)
@@ -155,7 +157,8 @@ class Attempt(Job):
     def phase(self, now_s: float) -> int:
         """Return how far it is."""
         if self.state is RUNNING:
-            return TELLING if self.first_token_s <= now_s else WORKING
+            # An answer that is not streamed comes as a whole, with its head, when the work is done.
+            return TELLING if self.first_token_s <= now_s and self.parent.operation.stream else WORKING
         return WAITING if self.where == INSIDE else CONNECTING
 
 

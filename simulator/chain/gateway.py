@@ -27,10 +27,10 @@ from simulator.chain.instance import Instance
 from simulator.chain.layer import Above, Told
 from simulator.chain.pools import Frontend
 from simulator.chain.results import (
+    BROKEN,
     CODES,
     CONNECT_END,
     LEFT_END,
-    LOST,
     LOST_END,
     OK_END,
     STATUS_END,
@@ -233,7 +233,7 @@ class Gateway:
         self._tell_switch(send, attempt.parent)
         policy.tally.send_failed(attempt.frontend.pool, cause)
         policy.tally.request_ended("200", send.attempt)
-        self._finish(attempt.parent, LOST)
+        self._finish(attempt.parent, BROKEN)
 
     def _failed(self, attempt: Attempt, send: Send, outcome: Outcome) -> None:
         policy = self._policy(attempt.parent)
@@ -245,8 +245,8 @@ class Gateway:
         self._take(attempt.parent, policy.again(send, outcome), outcome)
 
     def _begun(self, attempt: Attempt) -> None:
-        """Be there when the first token comes: that is when a send is answered."""
-        if attempt.live:
+        """Be there when the first token of a stream comes: that is when it is answered."""
+        if attempt.live and attempt.parent.operation.stream:
             self._timers.add(attempt.first_token_s, attempt, self._first_token)
 
     def _first_token(self, attempt: Attempt) -> None:

@@ -13,7 +13,7 @@ from scenarios.spec import Pool
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
-from simulator.chain.calls import CLOSED, INSIDE, OUTSIDE, Attempt
+from simulator.chain.calls import CLOSED, INSIDE, OUTSIDE, TELLING, Attempt
 from simulator.chain.clockwork import Clockwork, Timers, Wake
 from simulator.chain.columns import (
     JOB_CANCELLED,
@@ -25,7 +25,7 @@ from simulator.chain.columns import (
     NO_JOB,
     Sends,
 )
-from simulator.chain.results import CONNECT, LOST, OK, OK_END, OPEN_END, STATUS_END, Result
+from simulator.chain.results import BROKEN, CONNECT, LOST, OK, OK_END, OPEN_END, STATUS_END, Result
 from simulator.network import SYN_RESENDS_S
 
 UNLIMITED_SLOTS: Final = 100_000
@@ -203,9 +203,10 @@ class Frontend:
     def _cut(self, attempt: Attempt, now_s: float) -> None:
         if not attempt.live or attempt.state is FINISHED:
             return
-        attempt.live, attempt.end, attempt.t_end_s = False, LOST.end, now_s
+        result = BROKEN if attempt.phase(now_s) == TELLING else LOST
+        attempt.live, attempt.end, attempt.t_end_s = False, result.end, now_s
         self.leave(attempt, now_s)
-        self.told(attempt, LOST)
+        self.told(attempt, result)
 
     def set_slots(self, slots: int) -> None:
         """Change the number of slots."""

@@ -22,10 +22,11 @@ class Result:
     """One way to come out. `end` numbers the kind; `retry_after_s` and `veto` are what the answer's headers say.
 
     `code` numbers the error code of a router's own answer (see CODES), 0: it has none. `key` is what a layer's
-    `retry_on` is asked with; `cheap` tells that the pool has done nothing but refuse.
+    `retry_on` is asked with; `cheap` tells that the pool has done nothing but refuse, `begun` that the caller has had
+    the first token of a stream already.
     """
 
-    __slots__ = ("cheap", "code", "end", "ending", "key", "retry_after_s", "status", "veto")
+    __slots__ = ("begun", "cheap", "code", "end", "ending", "key", "retry_after_s", "status", "veto")
 
     def __init__(
         self,
@@ -36,6 +37,7 @@ class Result:
         veto: bool = False,
         cheap: bool = False,
         code: int = 0,
+        begun: bool = False,
     ) -> None:
         self.end = end
         self.code = code
@@ -43,7 +45,9 @@ class Result:
         self.retry_after_s = retry_after_s
         self.veto = veto
         self.cheap = cheap
-        self.key: str | int = status if end == STATUS_END else KINDS[end]
+        self.begun = begun
+        # No layer is asked about a stream that has begun: what it has passed on it cannot take back.
+        self.key: str | int = "begun" if begun else status if end == STATUS_END else KINDS[end]
         self.ending = _ending(end, status)
 
     def vetoed(self) -> "Result":
@@ -55,6 +59,7 @@ class Result:
             veto=True,
             cheap=self.cheap,
             code=self.code,
+            begun=self.begun,
         )
 
     def __repr__(self) -> str:
@@ -71,6 +76,7 @@ def _ending(end: int, status: int) -> Ending:
 OK: Final = Result(OK_END, status=200)
 CONNECT: Final = Result(CONNECT_END)
 LOST: Final = Result(LOST_END)
+BROKEN: Final = Result(LOST_END, begun=True)
 TIMEOUT: Final = Result(TIMEOUT_END)
 LEFT: Final = Result(LEFT_END)
 
@@ -83,5 +89,8 @@ _AS_STATUS: Final = {
 
 
 def as_gateway(result: Result) -> Result:
-    """Return what a layer of its own tells its caller: connect, loss and time-out become 503, 502, 504."""
-    return _AS_STATUS.get((result.end, result.veto), result)
+    """Return what a layer of its own tells its caller: connect, loss and time-out become 503, 502, 504.
+
+    A stream that has begun has its status already, so its break is passed on as it is.
+    """
+    return result if result.begun else _AS_STATUS.get((result.end, result.veto), result)

@@ -105,6 +105,7 @@ def _requests(
         count = len(ids)
         table |= {"operation": list(range(count)), "turn": [1] * count}
     last = _last_sends(sends)
+    streams = [outcome.scenario.load[load].stream for load in outcome.operations["load"].tolist()]
     frontends = outcome.frontends
     end_s = round(outcome.end_s, _DIGITS)
     columns = ("operation", "turn", "t_start_s", "t_end_s", "end", "status", "code")
@@ -112,6 +113,8 @@ def _requests(
         found = last.get((operation, turn))
         first_s, place, count = (None, None, 0) if found is None else found
         good = end == OK_END
+        if not streams[operation]:  # head and answer come together
+            first_s = t_end_s if good else None
         broken = end == LOST_END and first_s is not None and first_s < t_end_s
         yield Request(
             operation_id=ids[operation],

@@ -66,6 +66,7 @@ class Users:
         self._t_s = arriving.t_s
         self._load = arriving.load
         self._models = [load.model for load in scenario.load]
+        self._streams = [load.stream for load in scenario.load]
         self._inner_layers = max(0, len(scenario.layers) - 1)
         self._unit = units.next
         self._start = chain.start
@@ -77,7 +78,7 @@ class Users:
         index = self.arrived
         self.arrived = following = index + 1
         t_s, load = self._t_s[index], self._load[index]
-        operation = Operation(index, load, self._models[load], t_s, self._unit())
+        operation = Operation(index, load, self._models[load], t_s, self._unit(), stream=self._streams[load])
         if self._inner_layers:
             operation.turns = [0] * self._inner_layers
         if self._asks is not None:
@@ -108,7 +109,7 @@ class Users:
             while child.__class__ is Call:
                 child = child.child
             if isinstance(child, Attempt):
-                rows.t_first_s[index] = child.first_token_s
+                rows.t_first_s[index] = child.first_token_s if operation.stream else rows.t_end_s[index]
         # Without their cycles operation and attempts are freed at once, and the collector of cycles has nothing to do.
         operation.child = None
         del operation.operation

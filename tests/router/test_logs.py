@@ -1,9 +1,12 @@
 """What is written, and what never is."""
 
 import asyncio
+import contextlib
+import errno
 import io
 import json
 import logging
+import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -32,12 +35,34 @@ def test_a_row_has_the_fields_of_a_records_row() -> None:
 
 async def test_a_row_is_in_the_file_soon_and_all_are_after_close(tmp_path: Path) -> None:
     path = tmp_path / "sends.jsonl"
-    log = SendLogFile(path, asyncio.get_running_loop())
+    told: list[OSError] = []
+    log = SendLogFile(path, asyncio.get_running_loop(), told.append)
     log.write(ROW)
     await until(path.read_bytes, FLUSH_S + 5)
     log.write(ROW)
     log.close()
-    assert len(path.read_bytes().splitlines()) == 2
+    assert (len(path.read_bytes().splitlines()), told) == (2, [])
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="it is Linux that has a disk that is always full")
+@pytest.mark.parametrize("rows", [1, 1000], ids=["seen when it is flushed", "seen when it is written"])
+async def test_a_full_disk_ends_the_send_log_and_nothing_else(rows: int) -> None:
+    told: list[OSError] = []
+    log = SendLogFile(Path("/dev/full"), asyncio.get_running_loop(), told.append)
+    for _ in range(rows):
+        log.write(ROW)
+    log.close()
+    assert [error.errno for error in told] == [errno.ENOSPC]
+
+
+async def test_an_event_that_cannot_be_written_harms_nobody() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    events = EventLog(LoopClock(asyncio.get_running_loop()), os.fdopen(writing, "w"))
+    for _ in range(100):
+        events.write("said to nobody", text="x" * 1000)
+    with contextlib.suppress(BrokenPipeError):
+        events._out.close()
 
 
 async def test_a_send_log_is_appended_to(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ def chain(
     pools: tuple[Pool, ...] | None = None,
     faults: tuple[Fault, ...] = (),
     arrivals: Any = "even",
+    stream: bool = False,
     **scenario: Any,
 ) -> Scenario:
     """Return a scenario of one load from 0 on, at one pool of unlimited slots unless others are given."""
@@ -26,7 +27,7 @@ def chain(
     } | scenario
     return Scenario(
         pools=pools or (pool(slots=None),),
-        load=(Load(rate_rps=rate_rps, start_s=0.0, end_s=end_s, arrivals=arrivals),),
+        load=(Load(rate_rps=rate_rps, start_s=0.0, end_s=end_s, arrivals=arrivals, stream=stream),),
         expect=Expect(),
         layers=layers or (Layer(name="client"),),
         faults=faults,

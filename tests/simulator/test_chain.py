@@ -101,8 +101,15 @@ def test_an_attempt_that_times_out_is_left_and_its_work_goes_on_or_not() -> None
 def test_what_a_time_out_covers(covers: Any, end: str) -> None:
     service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
     layer = Layer(name="sdk", attempt_timeout_s=0.5, timeout_covers=covers)
-    outcome = model.run(even(layer, pools=(Pool(id="east", slots=1, service=service),)))
+    outcome = model.run(even(layer, pools=(Pool(id="east", slots=1, service=service),), stream=True))
     assert ends(outcome) == {end: 2}
+
+
+def test_a_plain_answer_has_its_first_byte_when_all_of_it_is_there() -> None:
+    service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
+    layer = Layer(name="sdk", attempt_timeout_s=0.5, timeout_covers="first_byte")
+    outcome = model.run(even(layer, pools=(Pool(id="east", slots=1, service=service),)))
+    assert ends(outcome) == {"status": 2}
 
 
 def test_a_time_out_over_the_queue_strikes_only_who_waits() -> None:
@@ -279,7 +286,7 @@ def test_a_queue_bound_rejects_and_lifo_serves_the_youngest() -> None:
 def test_the_first_token_of_an_operation_is_that_of_its_answer() -> None:
     service = Service(kind="by_tokens", profile="8b-h100")
     pools = (Pool(id="east", slots=8, service=service, cache_sessions=10),)
-    scenario = even(Layer(name="gateway"), operations=3, pools=pools)
+    scenario = even(Layer(name="gateway"), operations=3, pools=pools, stream=True)
     load = msgspec.structs.replace(scenario.load[0], prompt_tokens=1000, output_tokens=101, sessions=1)
     outcome = model.run(msgspec.structs.replace(scenario, load=(load,)))
     took = (outcome.operations["t_first_s"] - outcome.operations["t_start_s"]).tolist()
