@@ -10,10 +10,10 @@ from router.core.budgets.envoy import Envoy
 from router.core.budgets.fixed import Fixed
 from router.core.budgets.gateway_api import GatewayApi
 from router.core.budgets.grpc import Grpc
-from router.core.budgets.kinds import KINDS, budget_of
+from router.core.budgets.kinds import KINDS, budget_of, knobs_of
 from router.core.budgets.retry_budget import BudgetError, Call, Ending, ending_of
 from router.core.budgets.token_bucket import TokenBucket
-from router.core.budgets.window import Window
+from router.core.budgets.window import Window, WindowKnobs
 from router.core.delivery import Cause, Outcome
 from tests.router.core.playbook import REFUSED, answered, unknown, unsent
 
@@ -42,6 +42,11 @@ def test_a_description_makes_a_budget(description: str, kind: type, balance: flo
     assert budget is not None
     assert type(budget) is kind
     assert budget.balance(0.0) == balance
+
+
+def test_the_knobs_of_a_description_can_be_asked_for() -> None:
+    assert knobs_of("window:ttl_s=5") == WindowKnobs(ttl_s=5.0)
+    assert knobs_of("none") is None
 
 
 def test_no_budget_is_a_kind_too() -> None:

@@ -282,6 +282,20 @@ def test_what_began_before_the_return_does_not_bench_again(clock: ManualClock, e
     assert not state_of(policy, "a-0").cooldown.takes_sends, "what began after it counts"
 
 
+def test_what_began_before_the_return_and_ends_well_excuses_nothing_of_what_came_after(clock: ManualClock) -> None:
+    policy = policy_of("a", clock=clock, config=KNOBS)
+    stream = asked(policy) >> answered(200) << relay(200)
+    bench(policy, "a-0")
+    clock.now_s += 5
+    assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
+    clock.now_s += 1
+    for _ in range(2):
+        _ = asked(policy) >> unknown(Cause.FIRST_BYTE_TIMEOUT)
+    assert stream >> End.COMPLETE
+    _ = asked(policy) >> unknown(Cause.FIRST_BYTE_TIMEOUT)
+    assert not state_of(policy, "a-0").cooldown.takes_sends, "three in a row"
+
+
 def test_what_begins_at_the_moment_of_the_return_counts(clock: ManualClock) -> None:
     policy = policy_of("a", clock=clock, config=KNOBS)
     bench(policy, "a-0")
