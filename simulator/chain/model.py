@@ -79,7 +79,7 @@ class Model:
         self.clockwork = Clockwork()
         self.timers = Timers(self.clockwork)
         self.sends = Sends()
-        units = Units([pool.service for pool in scenario.pools], seed)
+        units = Units([pool.service for pool in scenario.pools], seed, loads=len(scenario.load))
         self.pools: Mapping[str, PoolFrontends] = {}
         self.frontends: list[Frontend] = []
         self.pools = {pool.id: self._pool(pool, units, seed) for pool in scenario.pools}

@@ -68,7 +68,7 @@ class Users:
         self._models = [load.model for load in scenario.load]
         self._streams = [load.stream for load in scenario.load]
         self._inner_layers = max(0, len(scenario.layers) - 1)
-        self._unit = units.next
+        self._units = units.next
         self._start = chain.start
         self._sessions: dict[str, int] = {}
         if arriving.t_s:
@@ -78,7 +78,7 @@ class Users:
         index = self.arrived
         self.arrived = following = index + 1
         t_s, load = self._t_s[index], self._load[index]
-        operation = Operation(index, load, self._models[load], t_s, self._unit(), stream=self._streams[load])
+        operation = Operation(index, load, self._models[load], t_s, self._units[load](), stream=self._streams[load])
         if self._inner_layers:
             operation.turns = [0] * self._inner_layers
         if self._asks is not None:

@@ -1,7 +1,8 @@
 """How much work a send is, drawn so that nothing shifts anything else.
 
 The first send of an operation takes a draw that was made for the operation when it arrived; so runs with other faults,
-layers or pools give it the same work (common random numbers). What is sent again draws from the pool's own stream.
+layers, pools or further loads give it the same work (common random numbers). What is sent again draws from the pool's
+own stream.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -22,16 +23,17 @@ Law = tuple[str, float]
 
 
 class Units:
-    """One unit draw an operation for each law that the pools need."""
+    """One unit draw an operation for each law that the pools need, from streams of each load's own."""
 
-    def __init__(self, services: Sequence[Service], seed: int) -> None:
+    def __init__(self, services: Sequence[Service], seed: int, *, loads: int) -> None:
         laws = {law: None for service in services if (law := law_of(service)) is not None}
         self.laws: tuple[Law, ...] = tuple(laws)
-        streams = [unit_draws(law, seed, "first") for law in self.laws]
-        self.next: Callable[[], Any] = (
-            streams[0].__next__ if len(streams) == 1 else lambda: tuple(next(draws) for draws in streams)
-        )
-        """Returns the draws of the next operation: a number where there is one law, else a tuple in their order."""
+        self.next = [self._next(seed, load) for load in range(loads)]
+        """By load, what returns the draws of its next operation: a number where there is one law, else a tuple."""
+
+    def _next(self, seed: int, load: int) -> Callable[[], Any]:
+        streams = [unit_draws(law, seed, f"first/{load}" if load else "first") for law in self.laws]
+        return streams[0].__next__ if len(streams) == 1 else lambda: tuple(next(draws) for draws in streams)
 
 
 def law_of(service: Service) -> Law | None:

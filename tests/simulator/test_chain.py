@@ -313,7 +313,7 @@ def test_a_queue_of_textbooks() -> None:
 
 
 class TestRandomness:
-    """A fault, a layer or a pool shifts nobody else's draws."""
+    """A fault, a layer, a pool or a load shifts nobody else's draws."""
 
     def test_the_control_arm_has_the_same_arrivals_and_the_same_work(self) -> None:
         fault = Fault(kind="capacity_loss", pool="east", inject_s=1.0, clear_s=3.0, share=1.0)
@@ -328,6 +328,14 @@ class TestRandomness:
         layers = (Layer(name="sdk", retries=1, backoff=Backoff(initial_s=0.1, jitter=1.0)), Layer(name="gateway"))
         other = model.run(chain(*layers, pools=(pool(fail_share=0.2), pool("west"))))
         assert firsts(one) == firsts(other)
+
+    def test_a_further_load_shifts_nothing(self) -> None:
+        scenario = chain(pools=(pool(),), operations=300)
+        spike = Load(rate_rps=500.0, start_s=1.0, end_s=1.5, arrivals="even")
+        one, both = model.run(scenario), model.run(msgspec.structs.replace(scenario, load=(*scenario.load, spike)))
+        ours = np.flatnonzero(both.operations["load"] == 0).tolist()
+        work = firsts(both)
+        assert [work[operation] for operation in ours] == list(firsts(one).values())
 
     def test_replications_differ_and_repeat(self) -> None:
         scenario = chain(pools=(pool(),))
