@@ -10,13 +10,15 @@ Laws
 """
 
 import asyncio
+import os
 import select
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol, cast
 
 from router.core.bounds import Bounds, Phase
 from router.core.clock import Clock
-from router.reading import ReadsThroughOneBuffer
+from router.reading import READ_BYTES_MAX, ReadsThroughOneBuffer
 from router.tls import said_goodbye
 from router.upstream.answer import AnswerReader, Head
 from router.upstream.faults import Late, Lost, NotHttp
@@ -216,6 +218,8 @@ class Connection(ReadsThroughOneBuffer):
             words = last_words(self.transport)
             if words:
                 self.data_received(words)
+        if error is not None and self._phase is not Phase.IDLE:
+            self._read_the_rest()
         head = self._reader.head
         ends_the_answer = head is not None and not head.framed and error is None and self._was_told_goodbye()
         if self._phase is not Phase.IDLE and not self._reader.whole and not ends_the_answer and self.failure is None:
@@ -242,6 +246,21 @@ class Connection(ReadsThroughOneBuffer):
                 self._watch()
 
     # ---- inside
+
+    def _read_the_rest(self) -> None:
+        """Read what came before a write failed; the event loop's transport drops it (asyncio and uvloop 0.23).
+
+        A pool that refuses an upload and hangs up has said why before.
+        """
+        transport = self.transport
+        if transport is None or self._reader.whole or transport.get_extra_info("ssl_object") is not None:
+            return
+        peer = transport.get_extra_info("socket")
+        if peer is None:  # a network that is not the kernel's
+            return
+        with suppress(OSError):  # that is the loss itself
+            while not self.stopped and (data := os.read(peer.fileno(), READ_BYTES_MAX)):
+                self.data_received(data)
 
     def _was_told_goodbye(self) -> bool:
         """Tell whether an end of the connection is the other side's; over TLS anybody in between could make one."""

@@ -60,7 +60,8 @@ class Upload:
         return self._left_bytes != before
 
     def _go_on(self) -> None:
-        while self._rest is not None and not self._paused:
+        # A write that fails pauses nothing, and asyncio warns of each one after it.
+        while self._rest is not None and not self._paused and not self._transport.is_closing():
             piece, rest = self._rest[:PIECE_BYTES], self._rest[PIECE_BYTES:]
             self._rest = rest if len(rest) else None
             self._transport.write(piece)

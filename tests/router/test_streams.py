@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+import socket
 import tracemalloc
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from router.core.config import RouterConfig
 from tests.router import raw_pool
-from tests.router.live import CHAT, client, live, until
+from tests.router.live import CHAT, SETTLE_S, client, live, until
 from tests.router.raw_pool import Behaviour, Call, RawPool, head, ok
 
 SSE = "Content-Type: text/event-stream"
@@ -264,6 +265,29 @@ async def test_an_early_answer_is_passed_on_though_the_pool_hangs_up_on_the_rest
                 assert (told.status, told.code) == (413, "early")
             await until(lambda: hung_up == 10)
     assert [row.outcome for row in router.rows()] == [("answered", "", 413)] * 10
+
+
+async def test_an_early_answer_is_passed_on_though_a_write_meets_the_reset_first(tmp_path: Path) -> None:
+    """The pool runs beside the router here, so its answer and the reset come while the router writes."""
+    body = b'{"error": {"message": "too long", "code": "early"}}'
+    refusals = 20
+
+    def refuses(listening: socket.socket) -> None:
+        for _ in range(refusals):
+            taken, _ = listening.accept()
+            with taken:
+                taken.recv(1024)
+                taken.sendall(head(413, f"Content-Length: {len(body)}", "Connection: close") + body)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(SETTLE_S)
+        host, port = listening.getsockname()
+        pool = asyncio.ensure_future(asyncio.to_thread(refuses, listening))
+        async with live(tmp_path, f"http://{host}:{port}") as router:
+            for _ in range(refusals):
+                told = await router.post(b'{"model": "m", "text": "' + b"x" * 5_000_000 + b'"}')
+                assert (told.status, told.code) == (413, "early")
+        await pool
 
 
 async def test_interim_answers_are_not_passed_on(tmp_path: Path) -> None:
