@@ -39,6 +39,7 @@ AHEAD_BYTES_MAX = 2**20
 OVERLOADED_RETRY_S = 5
 """What a client over the number of connections is told to wait."""
 _LENGTH_DIGITS_MAX = 19
+ITS_FRONT = web.RequestKey("its_front", Front)
 NO_REQUEST = "UNKNOWN"
 """What aiohttp (3.14.5) gives as the method of bytes that are no request."""
 
@@ -50,6 +51,15 @@ class Bounds:
     head_timeout_s: float
     connections_max: int
     keep_alive_s: float = 75.0
+
+
+class Request(web.BaseRequest):
+    """One request."""
+
+    @property
+    def keep_alive(self) -> bool:
+        """Tell whether its connection may serve another one: not once the router is to end, whenever this one came."""
+        return not (self._message.should_close or self[ITS_FRONT].draining)
 
 
 class Server(web.Server):
@@ -83,9 +93,10 @@ class Server(web.Server):
         fault = fault_of(message)
         if fault is not None or message.method == NO_REQUEST:
             message = message._replace(should_close=True, version=HttpVersion11)  # else the answer had its version
-        elif self.front.draining or _loses_its_place(message):
+        elif _loses_its_place(message):
             message = message._replace(should_close=True)
-        request = web.BaseRequest(message, payload, protocol, writer, task, self._loop)
+        request = Request(message, payload, protocol, writer, task, self._loop)
+        request[ITS_FRONT] = self.front
         if fault is not None:
             request[FAULT] = fault
         return request

@@ -119,7 +119,7 @@ async def test_an_upload_under_way_is_finished(tmp_path: Path) -> None:
         draining = asyncio.ensure_future(router.app.drain(asyncio.Event()))
         await until(lambda: router.app.public.front.draining)
         answer = await told(client, BODY[5:])
-        assert answer.status == 200
+        assert (answer.status, answer.headers["connection"]) == (200, "close")
         assert await client.closed()
         await asyncio.wait_for(draining, 5)
 
