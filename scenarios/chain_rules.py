@@ -1,5 +1,6 @@
 """What must hold in a scenario with layers, and of the knobs that only the queue-level model has."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 
@@ -23,6 +24,9 @@ _FAULT_KNOBS = {
 """Knob of a fault -> kinds for which it means something."""
 
 _OF_POOLDRILL = ("name", "kind", "preset", "instances")
+
+SENDS_MAX = 1_000_001
+"""Sends that one operation may become: as many as one layer can make. The model would not live to see more."""
 
 
 def problems(scenario: Scenario) -> Iterator[Problem]:
@@ -84,12 +88,22 @@ def _chain(scenario: Scenario) -> Iterator[Problem]:
             yield Problem(
                 f"layers[{index}].name", f"{layer.name!r} is used {counts[layer.name]} times", "name each once"
             )
+    if (most := _sends_max(scenario)) > SENDS_MAX:
+        yield Problem("layers", f"make up to {most:,} sends of one operation", f"fewer retries: at most {SENDS_MAX:,}")
     if scenario.chain_cap is not None and not any(layer.counts_chain for layer in scenario.layers):
         yield Problem("chain_cap", "binds no layer", "counts_chain = true in every layer that obeys it")
     if not scenario.layers and scenario.semantics != Semantics():
         yield Problem("semantics", "means nothing without layers", "leave it out, or add [[layers]]")
     if scenario.layers and not scenario.model_only and (why := _no_real_run(scenario)):
         yield Problem("model_only", f"is empty, but {why}", "say why there is no real run")
+
+
+def _sends_max(scenario: Scenario) -> int:
+    """Return the most sends of one operation; a router makes two of a request."""
+    attempts = {layer.name: 2 if layer.kind == "pooldrill" else layer.retries + 1 for layer in scenario.layers}
+    counted = math.prod(attempts[layer.name] for layer in scenario.layers if layer.counts_chain)
+    free = math.prod(attempts[layer.name] for layer in scenario.layers if not layer.counts_chain)
+    return free * (counted if scenario.chain_cap is None else min(counted, scenario.chain_cap + 1))
 
 
 def _no_real_run(scenario: Scenario) -> str:

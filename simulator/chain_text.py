@@ -228,7 +228,9 @@ def _interval(interval: Interval, write: object) -> str:
     assert callable(write)
     if math.isinf(interval.half_width):
         return f"{write(interval.mean)} (one run)"
-    return f"{write(interval.mean)} +- {write(interval.half_width)}"
+    # Runs that agree but for the rounding of floats have no spread.
+    half_width = interval.half_width if interval.half_width > 1e-9 * max(1.0, abs(interval.mean)) else 0.0
+    return f"{write(interval.mean)} +- {write(half_width)}"
 
 
 def _table(*columns: str) -> Table:

@@ -144,3 +144,11 @@ def test_what_has_the_wrong_shape_is_refused_with_its_key(old: str, new: str, sa
 def test_loads_and_pools_of_the_drills_need_no_word_of_all_this() -> None:
     plain = with_(layers=(), model_only="", load=(Load(rate_rps=5, start_s=0.0, end_s=9.0),), pools=(Pool(id="east"),))
     assert list(chain_rules.problems(plain)) == []
+
+
+def test_layers_that_multiply_beyond_what_can_be_run_are_refused() -> None:
+    layers = tuple(Layer(name=name, retries=999, counts_chain=True) for name in ("app", "sdk", "mesh"))
+    endless = msgspec.structs.replace(BASE, layers=layers)
+    assert [problem.key for problem in chain_rules.problems(endless)] == ["layers"]
+    assert not list(chain_rules.problems(msgspec.structs.replace(endless, chain_cap=2)))
+    assert not list(chain_rules.problems(msgspec.structs.replace(BASE, layers=(Layer(name="a", retries=1_000_000),))))

@@ -6,7 +6,9 @@ import pytest
 
 import pooldrill
 from scenarios.measures.measured import Measured
+from simulator.chain_text import console, replications_table
 from simulator.cli import simulate
+from simulator.replications import Replication
 
 WIDTH_MAX = 80
 
@@ -105,3 +107,9 @@ def test_a_picture_that_cannot_be_written_is_an_environments_fault(
     (tmp_path / "two_layers.timeline.png").mkdir()
     assert pooldrill.main(["simulate", str(scenario), "--out", str(tmp_path)]) == 3
     assert "; remedy: name another directory with --out" in capsys.readouterr().err
+
+
+def test_runs_that_agree_but_for_rounding_have_no_spread(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Replication(number, "recovers", "", {"first_request_s": 6.0 + number * 1e-15}) for number in range(3)]
+    console().print(replications_table(found))
+    assert "6 s +- 0 s" in capsys.readouterr().out
