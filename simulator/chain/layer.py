@@ -142,7 +142,8 @@ class GenericLayer:
         bound_s = self.spec.attempt_timeout_s
         openai = self.spec.preset.startswith("openai")
         if bound_s is None or not (self._counts or openai) or self.spec.timeout_covers not in ("first_byte", "whole"):
-            return Told(self._counts and self._deadlines is not None, inf, inf)
+            # A deadline of its own, or one that was carried along to it.
+            return Told(self._counts and (self._deadlines is not None or self._told.anything), inf, inf)
         if openai:
             return Told(True, bound_s - min(0.25, bound_s / 20), inf)  # answered a little before the SDK gives up
         return Told(True, bound_s, bound_s if self.spec.timeout_covers == "whole" else inf)

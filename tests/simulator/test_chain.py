@@ -85,6 +85,15 @@ def test_a_gateway_of_its_own_answers_with_a_status_where_a_library_raises() -> 
         assert ends(outcome) == {"ok": 1, word: 2}
 
 
+def test_a_deadline_is_carried_through_layers_that_have_none() -> None:
+    app = Layer(name="app", deadline_s=5.0, counts_chain=True)
+    gateway = Layer(name="gateway", retries=3, counts_chain=True, backoff=Backoff(initial_s=3.0))
+    for between in ((), (Layer(name="sdk", counts_chain=True),)):
+        scenario = chain(app, *between, gateway, pools=FAILING, operations=2, chain_cap=9)
+        outcome = model.run(scenario)
+        assert (outcome.operations["t_end_s"] - outcome.operations["t_start_s"]).tolist() == pytest.approx([3.0, 3.0])
+
+
 def test_an_attempt_that_times_out_is_left_and_its_work_goes_on_or_not() -> None:
     layer = Layer(name="sdk", attempt_timeout_s=0.5)
     for cancel, state in (("never", 3), ("queue", 3), ("service", 4)):
