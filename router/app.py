@@ -94,17 +94,18 @@ async def running(
         policy.alarms.on_event = journal.alarm
         await last_to_first.enter_async_context(trying(policy, upstream))
         intake = Intake(settings.shell, workers=settings.workers)
+        via = own_name() if worker is None else worker.name
         chat = Chat(
             policy,
             upstream,
             journal,
             clock=clock,
             intake=intake,
-            via=own_name() if worker is None else worker.name,
+            via=via,
             worker=None if worker is None else worker.index,
             on_first_byte=on_first_byte,
         )
-        models = Models(policy, upstream, settings.shell.models_timeout_s)
+        models = Models(policy, upstream, settings.shell.models_timeout_s, via=via)
 
         def refused(code: Code, reason: str) -> None:
             policy.tally.request_ended(code, 0)

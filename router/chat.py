@@ -95,10 +95,8 @@ class Chat:
 
     async def _read(self, talk: Talk) -> Request:
         request = talk.request
-        if any(self._via in value for value in request.headers.getall("Via", ())):
-            raise Refused(
-                Code.LOOP_DETECTED, "The request has been here before: a pool's URL leads back to the router."
-            )
+        if headers.has_passed(request.headers, self._via):
+            raise Refused(Code.LOOP_DETECTED, headers.LOOP)
         talk.deadline_s = intake.deadline_of(talk.chain, self._policy.config.deadline_s)
         until_s = talk.started_s + talk.deadline_s
         last_byte_until_s = talk.started_s + min(self._policy.config.deadline_s, talk.chain.whole_within_s)

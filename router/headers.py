@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from multidict import CIMultiDict
+from multidict import CIMultiDict, MultiMapping
 
 from router.core import chain
 
@@ -28,6 +28,7 @@ DELIVERY = "x-pooldrill-delivery"
 POOL = "x-pooldrill-pool"
 ATTEMPTS = "x-pooldrill-attempts"
 DEADLINE_MS = chain.DEADLINE_MS
+LOOP = "The request has been here before: a pool's URL leads back to the router."
 
 _PLAIN = re.compile(r"[!-~]{1,256}")
 
@@ -63,6 +64,11 @@ def end_to_end(headers: Mapping[str, str], dropped: frozenset[str]) -> CIMultiDi
             if name.replace("_", "-") in dropped:
                 del passed[name]
     return passed
+
+
+def has_passed(headers: MultiMapping[str], via: str) -> bool:
+    """Tell whether a request has passed the router of this name before, by any Via of it."""
+    return any(via in value for value in headers.getall("Via", ()))
 
 
 def plain(headers: Mapping[str, str], name: str) -> str | None:

@@ -41,22 +41,27 @@ _named = msgspec.json.Decoder(_Named).decode
 
 
 class Models:
-    """Answers GET /v1/models."""
+    """Answers GET /v1/models. `via` is this router's own name, by which it recognises a loop."""
 
-    def __init__(self, policy: Policy, upstream: Upstream, timeout_s: float) -> None:
+    def __init__(self, policy: Policy, upstream: Upstream, timeout_s: float, *, via: str) -> None:
         self._policy = policy
+        self._via = via
         self._upstream = upstream
         self._timeout_s = timeout_s
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer with the union, or 503 if no pool has answered."""
+        request_id = headers.plain(request.headers, headers.REQUEST_ID)
+        if headers.has_passed(request.headers, self._via):
+            return error(Code.LOOP_DETECTED, headers.LOOP, request_id=request_id)
         pools = self._policy.catalog.pools
         passed = headers.end_to_end(request.headers, _NOT_TO_POOL)
         passed["Accept-Encoding"] = "identity"
+        passed.add("Via", f"1.1 {self._via}")
         lists = await self._lists(pools, passed)
         if pools and not any(entries is not None for entries in lists):
             message = f"No pool has told its models within {self._timeout_s:g} s."
-            return error(Code.POOL_UNREACHABLE, message, request_id=headers.plain(request.headers, headers.REQUEST_ID))
+            return error(Code.POOL_UNREACHABLE, message, request_id=request_id)
         by_id: dict[str, msgspec.Raw] = {}
         for entries in lists:
             for model, entry in entries or ():

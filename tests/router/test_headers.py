@@ -117,6 +117,9 @@ async def test_a_router_that_is_its_own_pool_says_so(tmp_path: Path) -> None:
         told = await router.ask()
         assert (told.status, told.code) == (508, "loop_detected")
         await router.settled()
+        told = await router.get("/v1/models")
+        assert (told.status, told.code) == (503, "pool_unreachable")
+        assert router.app.public.connections <= 3, "the client's, that of the chat, and one for the question"
 
 
 async def test_a_pools_header_passes_in_whatever_bytes_it_came(tmp_path: Path) -> None:

@@ -108,8 +108,11 @@ async def test_a_loop_is_seen_in_any_via(tmp_path: Path) -> None:
         await router.ask()
         (own,) = pool.header("via")
         for via in ([own], ["1.1 other", own], [own, "1.1 other"], [f"1.1 other, {own}"]):
-            told = await router.post(PROMPT, headers=CIMultiDict(("Via", value) for value in via))
+            passed = CIMultiDict(("Via", value) for value in via)
+            told = await router.post(PROMPT, headers=passed)
             assert (told.status, told.code) == (508, "loop_detected")
+            async with router.session.get(router.url + "/v1/models", headers=passed) as asked:
+                assert asked.status == 508
         assert len(pool.bodies) == 1
         assert [event["code"] for event in router.events] == ["loop_detected"] * 4
         told = await router.post(PROMPT, headers={"Via": "1.1 other"})
