@@ -305,6 +305,16 @@ def test_what_begins_at_the_moment_of_the_return_counts(clock: ManualClock) -> N
     assert state_of(policy, "a-0").cooldown.reason == "failed again: lost"
 
 
+def test_what_begins_at_the_moment_of_the_return_and_ends_well_proves_it(clock: ManualClock) -> None:
+    policy = policy_of("a", clock=clock, config=KNOBS)
+    bench(policy, "a-0")
+    clock.now_s += 5
+    assert trials(policy) << connect("a-0", 5.25) >> None << probe("a-0", 10) >> "ok" << wait(NEVER)
+    assert state_of(policy, "a-0").cooldown.wary == KNOBS.failure_memory
+    assert asked(policy) >> answered(200) << relay(200) >> End.COMPLETE
+    assert state_of(policy, "a-0").cooldown.wary == KNOBS.failure_memory - 1
+
+
 def test_a_slow_start_makes_no_way_where_nothing_else_is_left(clock: ManualClock) -> None:
     policy = policy_of("a", clock=clock, config=KNOBS)
     bench(policy, "a-0")
