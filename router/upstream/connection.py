@@ -10,7 +10,6 @@ Laws
 """
 
 import asyncio
-import os
 import select
 from collections.abc import Callable
 from contextlib import suppress
@@ -256,10 +255,10 @@ class Connection(ReadsThroughOneBuffer):
         if transport is None or self._reader.whole or transport.get_extra_info("ssl_object") is not None:
             return
         peer = transport.get_extra_info("socket")
-        if peer is None:  # a network that is not the kernel's
+        if peer is None:
             return
-        with suppress(OSError):  # that is the loss itself
-            while not self.stopped and (data := os.read(peer.fileno(), READ_BYTES_MAX)):
+        with suppress(OSError), peer.dup() as own:  # the loss itself, or a network that is not the kernel's
+            while not self.stopped and (data := own.recv(READ_BYTES_MAX)):
                 self.data_received(data)
 
     def _was_told_goodbye(self) -> bool:

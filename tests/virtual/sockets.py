@@ -313,6 +313,10 @@ class SocketView:
     def fileno(self) -> int:
         return -1 if self.own.closed else self.own.pollable()
 
+    def dup(self) -> socket.socket:
+        """Refuse: what stands behind the number is no connection. No write fails here before all is read."""
+        raise OSError(errno.EBADF, "not a socket of the kernel's")
+
 
 def connection_of(transport: BaseTransport) -> Connection:
     """Return the connection that a transport is one end of."""
