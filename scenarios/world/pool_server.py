@@ -240,12 +240,16 @@ class PoolServer:
         due, queue, left = self._due, self._queue, self._left
         running, slots, fifo = self.running, self.slots, self._fifo
         finished = 0
-        while due and (top := due[0])[0] <= now_s:
-            at_s, _, job = top
+        next_s = inf
+        while due:
+            at_s, _, job = due[0]
             if job.state is not RUNNING:
                 heappop(due)
                 self._dead_due -= 1
                 continue
+            if at_s > now_s:
+                next_s = at_s
+                break
             finished += 1
             job.state = FINISHED
             job.end_s = at_s
@@ -268,7 +272,7 @@ class PoolServer:
                 running -= 1
         self.running = running
         self.finished += finished
-        self._aim(now_s)
+        self.next_s = next_s
 
     def _start(self, job: Job, now_s: float) -> None:
         """Give a job a slot; the virtual clock must stand at now."""

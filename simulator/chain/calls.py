@@ -78,11 +78,12 @@ class Operation(Call):
         "unit",
     )
 
+    stream: bool
     turns: list[int]
     prompt_tokens: int
     output_tokens: int
 
-    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any, *, stream: bool = False) -> None:
+    def __init__(self, index: int, load: int, model: str, t_start_s: float, unit: Any) -> None:
         # What Call.__init__ does, written out: this is the hot path of the model.
         self.operation = self
         self.parent = None
@@ -97,7 +98,6 @@ class Operation(Call):
         self.load = load
         self.model = model
         self.unit = unit
-        self.stream = stream
 
 
 OUTSIDE, INSIDE, CLOSED = range(3)

@@ -78,7 +78,8 @@ class Users:
         index = self.arrived
         self.arrived = following = index + 1
         t_s, load = self._t_s[index], self._load[index]
-        operation = Operation(index, load, self._models[load], t_s, self._units[load](), stream=self._streams[load])
+        operation = Operation(index, load, self._models[load], t_s, self._units[load]())
+        operation.stream = self._streams[load]
         if self._inner_layers:
             operation.turns = [0] * self._inner_layers
         if self._asks is not None:
