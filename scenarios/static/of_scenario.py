@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from router.core.budgets.kinds import knobs_of
 from scenarios.layers import Layer
@@ -32,9 +32,16 @@ def of_scenario(scenario: Scenario, *, rate_rps: float | None = None) -> Stack:
     )
 
 
-def of_layers(layers: Iterable[Layer], router: Router) -> list[Stage]:
-    """Return the stages of layers, outermost first; those of kind pooldrill take their knobs from `router`."""
-    return [_pooldrill(layer.name, router) if layer.kind == "pooldrill" else _stage(layer) for layer in layers]
+def of_layers(layers: Sequence[Layer], router: Router) -> list[Stage]:
+    """Return the stages of layers, outermost first; one of kind pooldrill takes its knobs from `router`.
+
+    The innermost alone connects to pools, so only there a time-out for connects counts.
+    """
+    *outer, innermost = layers
+    stages = [_stage(layer) for layer in outer]
+    if innermost.kind == "pooldrill":
+        return [*stages, _pooldrill(innermost.name, router)]
+    return [*stages, _stage(innermost, connect_timeout_s=innermost.connect_timeout_s)]
 
 
 def usual_rate_rps(loads: Sequence[Load]) -> float:
@@ -47,9 +54,11 @@ def usual_rate_rps(loads: Sequence[Load]) -> float:
     return max(lasting, key=lambda rate: (lasting[rate], rate), default=0.0)
 
 
-def _stage(layer: Layer) -> Stage:
+def _stage(layer: Layer, *, connect_timeout_s: float | None = None) -> Stage:
     covers_connect = layer.timeout_covers == "connect" and layer.attempt_timeout_s is not None
     unsent = _UNSENT_WORDS | ({"timeout"} if covers_connect else set())
+    if connect_timeout_s is not None and connect_timeout_s >= (layer.attempt_timeout_s or math.inf):
+        connect_timeout_s = None  # the other ends a connect first
     retries, budget = layer.retries, layer.budget
     if budget != "none" and layer.budget_scope == "request":
         # A budget of a call's own begins full with each call, so it is a number of retries.
@@ -60,6 +69,7 @@ def _stage(layer: Layer) -> Stage:
         patience=Patience(
             retries=retries,
             attempt_timeout_s=layer.attempt_timeout_s,
+            connect_timeout_s=connect_timeout_s,
             deadline_s=layer.deadline_s,
             sleeps_s=exponential_sleeps_s(backoff.initial_s, backoff.max_s, retries, factor=backoff.factor),
         ),

@@ -57,6 +57,24 @@ def test_the_sdks_and_the_two_stacks_of_the_drill() -> None:
     assert after.safe_utilisation == pytest.approx(1 / 3)
 
 
+@pytest.mark.parametrize("name", ["openai-2.x", SDK])
+def test_the_sdk_straight_on_the_pools_has_a_time_out_for_connects(name: str) -> None:
+    """openai, _constants.py: Timeout(timeout=600, connect=5.0)."""
+    alone = of_presets([name])
+    figures = figures_of(alone)
+    assert figures.wait_hang_s == pytest.approx(3 * 5 + 0.5 + 1.0)
+    assert figures.wait_silent_s == pytest.approx(3 * 600 + 0.5 + 1.0)
+    assert "  sdk: a connect has 5 s" in as_text(alone, figures, []).splitlines()
+    turns = {finding.turn for finding in findings_of(alone, figures)}
+    assert any("a shorter connect_timeout_s" in turn for turn in turns)
+
+
+def test_a_layer_between_takes_the_sdks_connects_at_once() -> None:
+    """vLLM's router waits for 1,800 s in its one time-out; the SDK gives up after 600 s of silence, not after 5."""
+    figures = figures_of(of_presets([SDK, "vllm-router"]))
+    assert figures.wait_hang_s == pytest.approx(3 * 600 + 0.5 + 1.0)
+
+
 def test_connects_that_never_stand_queue_nothing() -> None:
     envoy = figures_of(of_presets([SDK, "envoy-connect-failure"]))
     assert (envoy.sends_max, envoy.entries_max) == (6, 3)
