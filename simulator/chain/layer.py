@@ -4,7 +4,8 @@ Laws
 1. A call ends once; after that nothing is made for it, and its attempt under way was left.
 2. A retry is paid for only when it will be made: retries, `retry_on`, veto, cap and deadline are asked first, the
    budget last.
-3. The draws of a layer come from streams of its own, by its name.
+3. A stream that has begun is not sent again, whatever ended it: a break, a time-out, a deadline.
+4. The draws of a layer come from streams of its own, by its name.
 """
 
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from simulator.chain.columns import Calls
 from simulator.chain.results import (
     CONNECT,
     CONNECT_END,
+    CUT_SHORT,
     KINDS,
     LEFT_END,
     OK_END,
@@ -283,18 +285,17 @@ class GenericLayer:
 
     def _timed_out(self, child: Any) -> None:
         now_s = self._clockwork.now
-        covered = self._covered
-        if covered != TELLING:
-            phase = child.phase(now_s) if isinstance(child, Attempt) else phase_of(child, now_s)
-            if phase > covered:
-                return
+        phase = child.phase(now_s) if isinstance(child, Attempt) else phase_of(child, now_s)
+        if phase > self._covered:
+            return
         self.below.abandon(child, now_s, TIMEOUT_END)
-        self.ended(child, TIMEOUT)
+        self.ended(child, CUT_SHORT if phase == TELLING else TIMEOUT)
 
     def _deadline_over(self, call: Call) -> None:
         now_s = self._clockwork.now
+        begun = phase_of(call, now_s) == TELLING
         self.leave_child(call, now_s)
-        self._end(call, TIMEOUT)
+        self._end(call, CUT_SHORT if begun else TIMEOUT)
 
     def leave_child(self, call: Call, now_s: float) -> None:
         """Leave what a call has under way; its end is another's business."""

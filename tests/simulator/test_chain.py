@@ -142,13 +142,33 @@ def test_an_attempt_that_times_out_is_left_and_its_work_goes_on_or_not() -> None
 
 
 @pytest.mark.parametrize(
-    ("covers", "end"), [("connect", "ok"), ("queue", "ok"), ("first_byte", "ok"), ("whole", "status")]
+    ("covers", "end"), [("connect", "ok"), ("queue", "ok"), ("first_byte", "ok"), ("whole", "lost")]
 )
 def test_what_a_time_out_covers(covers: Any, end: str) -> None:
     service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
     layer = Layer(name="sdk", attempt_timeout_s=0.5, timeout_covers=covers)
     outcome = model.run(even(layer, pools=(Pool(id="east", slots=1, service=service),), stream=True))
     assert ends(outcome) == {end: 2}
+
+
+@pytest.mark.parametrize("bound", ["attempt_timeout_s", "deadline_s"])
+@pytest.mark.parametrize("where", ["inner", "outer"])
+@pytest.mark.parametrize(("stream", "sends"), [(True, 1), (False, None)], ids=["stream", "plain"])
+def test_a_stream_that_is_cut_short_is_not_sent_again(
+    bound: str, where: str, sends: int | None, *, stream: bool
+) -> None:
+    """The first token is there after .2 s; nobody can take it back when the patience of one layer is over at .5 s."""
+    service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
+    outer: dict[str, Any] = {"retries": 1, bound: 0.5} if where == "outer" else {"retries": 1}
+    inner: dict[str, Any] = {"retries": 1, bound: 0.5} if where == "inner" else {"retries": 1}
+    layers = (Layer(name="app", in_process=True, **outer), Layer(name="gateway", **inner))
+    pools = (Pool(id="east", slots=9, service=service),)
+    outcome = model.run(even(*layers, pools=pools, operations=1, stream=stream))
+    # Cut short before its first token it is sent again: by the layer above a deadline, by both else.
+    again = {("attempt_timeout_s", "inner"): 4, ("attempt_timeout_s", "outer"): 2, ("deadline_s", "inner"): 2}
+    assert len(outcome.sends["end"]) == (sends or again.get((bound, where), 1))
+    seen = "lost" if where == "inner" else "timeout"
+    assert ends(outcome) == {seen if stream else "status" if where == "inner" else "timeout": 1}
 
 
 def test_a_plain_answer_has_its_first_byte_when_all_of_it_is_there() -> None:
