@@ -107,8 +107,9 @@ def _patience(stage: Stage, *, connected: bool) -> Patience:
 
 
 def _one_lost(stack: Stack) -> float | None:
-    capacities = [station.capacity_rps for station in stack.stations]
-    if stack.rate_rps is None or not capacities or None in capacities:
+    capacities = [station.capacity_rps for station in stack.used]
+    idle = len(stack.used) < len(stack.stations)  # the others take nothing over
+    if idle or stack.rate_rps is None or not capacities or None in capacities:
         return None
     return utilisation_without_largest([c for c in capacities if c is not None], stack.rate_rps)
 

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from router.core.budgets.kinds import knobs_of
 from scenarios.layers import Layer
@@ -25,7 +26,7 @@ def of_scenario(scenario: Scenario, *, rate_rps: float | None = None) -> Stack:
         name=scenario.name,
         title=scenario.title,
         stages=tuple(stages),
-        stations=tuple(_station(pool, scenario.load) for pool in scenario.pools),
+        stations=_stations(scenario),
         rate_rps=usual_rate_rps(scenario.load) if rate_rps is None else rate_rps,
         resends_max=scenario.chain_cap,
         slo_s=scenario.slo.total_s,
@@ -98,6 +99,21 @@ def _plain(scenario: Scenario) -> list[Stage]:
     sleeps_s = exponential_sleeps_s(schedule.sleep_initial_s, schedule.sleep_max_s, worst.max_retries)
     patience = Patience(retries=worst.max_retries, attempt_timeout_s=worst.timeout_s, sleeps_s=sleeps_s)
     return [Stage(name="sdk", patience=patience), router]
+
+
+def _stations(scenario: Scenario) -> tuple[Station, ...]:
+    """Return the pools; a layer that sends and sends again to the first of a model leaves the others idle."""
+    innermost = scenario.layers[-1] if scenario.layers else None
+    stays = innermost is not None and (innermost.kind, innermost.balance, innermost.pools) == (
+        "generic",
+        "primary",
+        "same",
+    )
+    first = {pool.model: pool.id for pool in reversed(scenario.pools)}
+    return tuple(
+        replace(_station(pool, scenario.load), used=not stays or first[pool.model] == pool.id)
+        for pool in scenario.pools
+    )
 
 
 def _station(pool: Pool, loads: Sequence[Load]) -> Station:

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import pooldrill
@@ -311,6 +312,26 @@ def test_what_is_seen_of_a_scenario() -> None:
     assert models.capacity_rps == pytest.approx(16 / (2 * (0.03 + 1141 * 0.0002 + 200 * 0.0125)))
     assert (models.queue_max, models.finishes_orphans, models.newest_first) == (40, True, False)
     assert (simple.capacity_rps, simple.finishes_orphans, simple.newest_first) == (8.0, False, True)
+
+
+def test_a_layer_that_stays_with_the_primary_leaves_the_others_idle() -> None:
+    """Both pools serve 12 a second; of article_before one alone, of article_after both in turn."""
+    before, after = (of_scenario(load(CATALOG / f"article_{which}.toml")) for which in ("before", "after"))
+    assert [(station.id, station.used) for station in before.stations] == [("east", True), ("west", False)]
+    figures = figures_of(before)
+    assert figures.utilisation == pytest.approx(4 / 12)
+    assert figures.utilisation_one_lost is None, "there is nobody to take the load over"
+    assert found(before)["one_pool_lost"].what == "all is sent there and sent again there, nothing to west"
+    assert figures_of(after).utilisation == pytest.approx(4 / 24)
+    assert "one_pool_lost" not in found(after)
+
+
+def test_each_model_has_its_primary() -> None:
+    scenario = load(CATALOG / "article_before.toml")
+    east, west = scenario.pools
+    other = msgspec.structs.replace(west, id="south", model="other")
+    stack = of_scenario(msgspec.structs.replace(scenario, pools=(east, west, other)))
+    assert [station.id for station in stack.used] == ["east", "south"]
 
 
 def test_the_usual_rate_is_not_that_of_a_spike() -> None:
