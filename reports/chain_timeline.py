@@ -194,7 +194,7 @@ def _queues(axes: Axes, shown: _Shown) -> None:
 def _queue_bound(axes: Axes, measured: Measured, highest: float) -> None:
     """Draw the lowest bound of any pool, if it is not far above all that happens."""
     stack = of_scenario(measured.scenario)
-    known = [station.capacity_rps for station in stack.stations if station.capacity_rps is not None]
+    known = [station.capacity_rps for station in stack.used if station.capacity_rps is not None]
     bound = queue_bound(min(known), stack.patience_s) if known else math.inf
     if bound <= 3 * highest:
         _bound(axes, bound, f"mu x T = {bound:.0f}")

@@ -62,11 +62,24 @@ def layer_problems(key: str, layer: Layer, *, innermost: bool) -> Iterator[Probl
     for knob in ("timeout_covers", "timeout_spread"):
         if layer.attempt_timeout_s is None and getattr(layer, knob) != _default(knob):
             yield Problem(f"{key}.{knob}", "means nothing without attempt_timeout_s", "give attempt_timeout_s too")
+    yield from _connect(key, layer, innermost=innermost)
     for knob in ("pools", "balance"):
         if not innermost and getattr(layer, knob) != _default(knob) and not layer.preset:
             yield Problem(f"{key}.{knob}", "only the innermost layer chooses pools", "leave it out here")
     if layer.clients > 1 and layer.budget_scope != "client":
         yield Problem(f"{key}.clients", "means nothing unless a budget is a client's", 'budget_scope = "client"')
+
+
+def _connect(key: str, layer: Layer, *, innermost: bool) -> Iterator[Problem]:
+    """Yield what is wrong with the bound on connects; a preset may bring one that means nothing where it stands."""
+    bound_s, attempt_s = layer.connect_timeout_s, layer.attempt_timeout_s
+    if bound_s is None or layer.preset:
+        return
+    if not innermost:
+        yield Problem(f"{key}.connect_timeout_s", "only the innermost layer connects to pools", "leave it out here")
+    elif attempt_s is not None and layer.timeout_spread == "fixed" and bound_s > attempt_s:
+        what = f"{bound_s:g} is never reached: attempt_timeout_s ends an attempt after {attempt_s:g}"
+        yield Problem(f"{key}.connect_timeout_s", what, "less than attempt_timeout_s, or leave it out")
 
 
 def _pooldrill(key: str, layer: Layer, *, innermost: bool) -> Iterator[Problem]:

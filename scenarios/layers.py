@@ -57,6 +57,10 @@ class Layer(Part, frozen=True, kw_only=True):
     first token, until the last."""
     timeout_spread: Literal["fixed", "exponential"] = "fixed"
     """exponential: each attempt's time-out is drawn with that mean (a textbook's impatient customer)."""
+    connect_timeout_s: PositiveSeconds | None = None
+    """Bound on the connect of one attempt, beside `attempt_timeout_s`. It strikes in the innermost layer alone: a
+    connect to another layer stands at once. What it ends was provably unsent: connect where `retry_on` has that word,
+    else timeout."""
     deadline_s: PositiveSeconds | None = None
     """Bound on one call with all its attempts and sleeps."""
     backoff: Backoff = Backoff()

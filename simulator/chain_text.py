@@ -73,10 +73,12 @@ def stack_table(stack: Stack) -> Table:
 def _layer(stage: Stage) -> Iterator[str]:
     timeout_s, deadline_s = stage.patience.attempt_timeout_s, stage.patience.deadline_s
     connect = "" if stage.bounds_silence or timeout_s is None else " to connect"
+    if stage.patience.connect_timeout_s is not None:
+        connect += f"; connect {seconds(stage.patience.connect_timeout_s)}"
     yield stage.name
     yield str(stage.attempts_max)
     yield ("anything" if stage.repeats else "what was unsent") if stage.patience.retries else "nothing"
-    yield "-" if timeout_s is None else seconds(timeout_s) + connect
+    yield ("-" if timeout_s is None else seconds(timeout_s)) + connect
     yield "-" if deadline_s is None else seconds(deadline_s)
     yield "-" if stage.budget == "none" else stage.budget
 

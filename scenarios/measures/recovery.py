@@ -3,8 +3,8 @@
 Laws
 1. Recovery time: from the end of the fault to the first arrival after which the next max(30 s, 200 arrivals) reach 95 %
    of what the same arrivals reach in the control arm; without one, 95 % of the goodput before the fault.
-2. It is censored (">t") where no arrival up to t is such a one and the run ends; not given where the run ends less
-   than 30 s after the fault.
+2. It is censored ("not within t") where no arrival up to t is such a one and the run ends; not given where the run
+   ends less than 30 s after the fault.
 3. Class: overloaded anyway (the control arm fails too), metastable (not recovered by twice the closed-form time, or
    that is infinite), recovers, degraded (worse during the fault alone), unaffected.
 """
@@ -40,7 +40,7 @@ class Recovery:
     censored: bool = False
 
     def __str__(self) -> str:
-        return f">{self.seconds:.1f} s" if self.censored else f"{self.seconds:.1f} s"
+        return f"not within {self.seconds:.1f} s" if self.censored else f"{self.seconds:.1f} s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +120,7 @@ def class_of(
         return Judged(run_class="degraded" if _harmed(arrivals, fault_start_s, math.inf) else "unaffected")
     bound_s = None if closed_form_s is None else max(2 * closed_form_s, BOUND_MIN_S)
     if recovery.censored:
-        return _unrecovered(recovery, bound_s, fault_end_s, horizon_s)
+        return _unrecovered(recovery, bound_s, fault_end_s, horizon_s, load_end_s=arrivals.load_end_s)
     if bound_s is not None and recovery.seconds > bound_s:
         return Judged(run_class="metastable", why=f"recovered after {recovery}, later than {bound_s:.1f} s")
     if recovery.seconds > AT_ONCE_S:
@@ -128,15 +128,18 @@ def class_of(
     return Judged(run_class="degraded" if _harmed(arrivals, fault_start_s, fault_end_s) else "unaffected")
 
 
-def _unrecovered(recovery: Recovery, bound_s: float | None, fault_end_s: float, horizon_s: float | None) -> Judged:
+def _unrecovered(
+    recovery: Recovery, bound_s: float | None, fault_end_s: float, horizon_s: float | None, *, load_end_s: float
+) -> Judged:
+    seen = f"not recovered within the {recovery.seconds:.1f} s that can be judged (load ends at {load_end_s:g} s)"
     if bound_s is not None and math.isinf(bound_s):
-        return Judged(run_class="metastable", why=f"not recovered after {recovery}; in closed form it never is")
+        return Judged(run_class="metastable", why=f"{seen}; in closed form it never is")
     if bound_s is not None and recovery.seconds >= bound_s:
-        return Judged(run_class="metastable", why=f"not recovered after {recovery}, twice the closed form")
+        return Judged(run_class="metastable", why=f"{seen}, longer than its bound of {bound_s:.1f} s")
     if bound_s is None and horizon_s is not None:
         return Judged(run_class="metastable", why=f"not recovered by its horizon, {horizon_s - fault_end_s:.0f} s on")
     needed = "give horizon_s" if bound_s is None else f"run on until {fault_end_s + bound_s + WINDOW_S:.0f} s"
-    return Judged(run_class=None, why=f"not recovered after {recovery}, too early to tell: {needed}")
+    return Judged(run_class=None, why=f"{seen}; too early to tell: {needed}")
 
 
 def _harmed(arrivals: Arrivals, from_s: float, until_s: float) -> bool:

@@ -95,19 +95,21 @@ def _mean_max(stack: Stack, *, repeating_only: bool) -> float:
 def _patience(stage: Stage, *, connected: bool) -> Patience:
     """Return how long a layer goes on.
 
-    Once connected, a time-out for connects ends nothing, and who sends again only what was unsent makes no retry.
+    Once connected, time-outs for connects end nothing, and who sends again only what was unsent makes no retry.
     """
     patience = stage.patience
     if not connected:
         return patience
+    patience = replace(patience, connect_timeout_s=None)
     if not stage.bounds_silence:
         patience = replace(patience, attempt_timeout_s=None)
     return patience if stage.repeats else replace(patience, retries=0, sleeps_s=())
 
 
 def _one_lost(stack: Stack) -> float | None:
-    capacities = [station.capacity_rps for station in stack.stations]
-    if stack.rate_rps is None or not capacities or None in capacities:
+    capacities = [station.capacity_rps for station in stack.used]
+    idle = len(stack.used) < len(stack.stations)  # the others take nothing over
+    if idle or stack.rate_rps is None or not capacities or None in capacities:
         return None
     return utilisation_without_largest([c for c in capacities if c is not None], stack.rate_rps)
 

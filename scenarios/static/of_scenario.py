@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 from router.core.budgets.kinds import knobs_of
 from scenarios.layers import Layer
@@ -25,16 +26,23 @@ def of_scenario(scenario: Scenario, *, rate_rps: float | None = None) -> Stack:
         name=scenario.name,
         title=scenario.title,
         stages=tuple(stages),
-        stations=tuple(_station(pool, scenario.load) for pool in scenario.pools),
+        stations=_stations(scenario),
         rate_rps=usual_rate_rps(scenario.load) if rate_rps is None else rate_rps,
         resends_max=scenario.chain_cap,
         slo_s=scenario.slo.total_s,
     )
 
 
-def of_layers(layers: Iterable[Layer], router: Router) -> list[Stage]:
-    """Return the stages of layers, outermost first; those of kind pooldrill take their knobs from `router`."""
-    return [_pooldrill(layer.name, router) if layer.kind == "pooldrill" else _stage(layer) for layer in layers]
+def of_layers(layers: Sequence[Layer], router: Router) -> list[Stage]:
+    """Return the stages of layers, outermost first; one of kind pooldrill takes its knobs from `router`.
+
+    The innermost alone connects to pools, so only there a time-out for connects counts.
+    """
+    *outer, innermost = layers
+    stages = [_stage(layer) for layer in outer]
+    if innermost.kind == "pooldrill":
+        return [*stages, _pooldrill(innermost.name, router)]
+    return [*stages, _stage(innermost, connect_timeout_s=innermost.connect_timeout_s)]
 
 
 def usual_rate_rps(loads: Sequence[Load]) -> float:
@@ -47,9 +55,11 @@ def usual_rate_rps(loads: Sequence[Load]) -> float:
     return max(lasting, key=lambda rate: (lasting[rate], rate), default=0.0)
 
 
-def _stage(layer: Layer) -> Stage:
+def _stage(layer: Layer, *, connect_timeout_s: float | None = None) -> Stage:
     covers_connect = layer.timeout_covers == "connect" and layer.attempt_timeout_s is not None
     unsent = _UNSENT_WORDS | ({"timeout"} if covers_connect else set())
+    if connect_timeout_s is not None and connect_timeout_s >= (layer.attempt_timeout_s or math.inf):
+        connect_timeout_s = None  # the other ends a connect first
     retries, budget = layer.retries, layer.budget
     if budget != "none" and layer.budget_scope == "request":
         # A budget of a call's own begins full with each call, so it is a number of retries.
@@ -60,6 +70,7 @@ def _stage(layer: Layer) -> Stage:
         patience=Patience(
             retries=retries,
             attempt_timeout_s=layer.attempt_timeout_s,
+            connect_timeout_s=connect_timeout_s,
             deadline_s=layer.deadline_s,
             sleeps_s=exponential_sleeps_s(backoff.initial_s, backoff.max_s, retries, factor=backoff.factor),
         ),
@@ -88,6 +99,21 @@ def _plain(scenario: Scenario) -> list[Stage]:
     sleeps_s = exponential_sleeps_s(schedule.sleep_initial_s, schedule.sleep_max_s, worst.max_retries)
     patience = Patience(retries=worst.max_retries, attempt_timeout_s=worst.timeout_s, sleeps_s=sleeps_s)
     return [Stage(name="sdk", patience=patience), router]
+
+
+def _stations(scenario: Scenario) -> tuple[Station, ...]:
+    """Return the pools; a layer that sends and sends again to the first of a model leaves the others idle."""
+    innermost = scenario.layers[-1] if scenario.layers else None
+    stays = innermost is not None and (innermost.kind, innermost.balance, innermost.pools) == (
+        "generic",
+        "primary",
+        "same",
+    )
+    first = {pool.model: pool.id for pool in reversed(scenario.pools)}
+    return tuple(
+        replace(_station(pool, scenario.load), used=not stays or first[pool.model] == pool.id)
+        for pool in scenario.pools
+    )
 
 
 def _station(pool: Pool, loads: Sequence[Load]) -> Station:

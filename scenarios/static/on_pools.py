@@ -41,7 +41,7 @@ def _load(stack: Stack, figures: Figures) -> Iterator[Finding]:
 
 
 def _may_collapse(stack: Stack, figures: Figures, loaded: str) -> Finding:
-    exposed = [station for station in stack.stations if _is_exposed(station, stack)]
+    exposed = [station for station in stack.used if _is_exposed(station, stack)]
     sends = count(figures.entries_mean_max)
     why = (
         f"Clients give up and send again, pools work on for those who left: up to {sends} sends an operation. Once a "
@@ -78,7 +78,7 @@ def _is_exposed(station: Station, stack: Stack) -> bool:
 def _queues(stack: Stack) -> Iterator[Finding]:
     """Yield one finding for all pools that are alike."""
     alike: dict[tuple[float, int | None], list[str]] = defaultdict(list)
-    for station in stack.stations:
+    for station in stack.used:
         if station.capacity_rps is not None and not station.assumed and _is_exposed(station, stack):
             alike[station.capacity_rps, station.queue_max].append(station.id)
     if math.isfinite(stack.patience_s):
@@ -115,6 +115,19 @@ def _one_lost(stack: Stack, figures: Figures) -> Iterator[Finding]:
             what="it is the only pool",
             why="When it is lost there is nowhere to go; retries then only wait.",
             turn="a second pool",
+        )
+        return
+    idle = ", ".join(station.id for station in stack.stations if not station.used)
+    if idle:
+        yield Finding(
+            severity="warning",
+            check="one_pool_lost",
+            at=", ".join(station.id for station in stack.used),
+            number=float(len(stack.used)),
+            unit="pools",
+            what=f"all is sent there and sent again there, nothing to {idle}",
+            why="When it is lost the others stand idle, and retries only wait.",
+            turn=f'pools = "other" in {stack.stages[-1].name}',
         )
         return
     lost = figures.utilisation_one_lost

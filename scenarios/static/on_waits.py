@@ -22,7 +22,7 @@ def _waits(stack: Stack, figures: Figures) -> Iterator[Finding]:
     limit_s = WAIT_MAX_S if stack.slo_s is None else stack.slo_s
     said = "10 s" if stack.slo_s is None else f"the SLO of {seconds(limit_s)}"
     for wait_s, when, knob in (
-        (figures.wait_hang_s, "connects hang", "attempt_timeout_s"),
+        (figures.wait_hang_s, "connects hang", _connect_knob(stack.stages[-1])),
         (figures.wait_silent_s, "a pool accepts and says nothing", "deadline_s"),
     ):
         if wait_s <= limit_s:
@@ -44,6 +44,10 @@ def _waits(stack: Stack, figures: Figures) -> Iterator[Finding]:
         )
 
 
+def _connect_knob(innermost: Stage) -> str:
+    return "attempt_timeout_s" if innermost.patience.connect_timeout_s is None else "connect_timeout_s"
+
+
 def _deadlines(stack: Stack) -> Iterator[Finding]:
     below_s = [*waits_s(stack, connected=False)[1:], math.inf]
     for stage, inner_s in zip(stack.stages, below_s, strict=True):
@@ -56,7 +60,7 @@ def _deadline(stage: Stage, inner_s: float) -> Iterator[Finding]:
     wanted_s = stage.patience.of_attempts(inner_s)
     if deadline_s is None or not retries or wanted_s <= deadline_s or not math.isfinite(wanted_s):
         return
-    attempt_s = min(inner_s, stage.patience.attempt_timeout_s or math.inf)
+    attempt_s = min(inner_s, stage.patience.attempt_max_s)
     none = attempt_s >= deadline_s
     yield Finding(
         severity="error" if none else "warning",
@@ -69,7 +73,7 @@ def _deadline(stage: Stage, inner_s: float) -> Iterator[Finding]:
         why="After a time-out no retry is ever made."
         if none
         else f"Only {math.ceil(deadline_s / (wanted_s / stage.attempts_max))} of them begin when nothing answers.",
-        turn=f"attempt_timeout_s = {seconds(deadline_s / stage.attempts_max).removesuffix(' s')} or less in "
+        turn=f"{_connect_knob(stage)} = {seconds(deadline_s / stage.attempts_max).removesuffix(' s')} or less in "
         f"{stage.name}, or fewer retries",
     )
 

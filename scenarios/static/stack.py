@@ -34,7 +34,7 @@ class Station:
     """One pool. `queue_max` None: no bound; `capacity_rps` None: not known.
 
     `finishes_orphans`: whether it works on what nobody waits for any more; `newest_first`: LIFO; `assumed`: nothing is
-    known of its queue, so the worst is taken.
+    known of its queue, so the worst is taken; `used`: whether anything is ever sent to it.
     """
 
     id: str
@@ -43,6 +43,7 @@ class Station:
     newest_first: bool = False
     finishes_orphans: bool = True
     assumed: bool = False
+    used: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +60,15 @@ class Stack:
     """Within which an operation must be answered."""
 
     @property
+    def used(self) -> tuple[Station, ...]:
+        """The pools that anything is sent to."""
+        return tuple(station for station in self.stations if station.used)
+
+    @property
     def capacity_rps(self) -> float | None:
-        """What all pools serve together; None: not known."""
-        known = [station.capacity_rps for station in self.stations if station.capacity_rps is not None]
-        return sum(known) if known and len(known) == len(self.stations) else None
+        """What all pools that are used serve together; None: not known."""
+        known = [station.capacity_rps for station in self.used if station.capacity_rps is not None]
+        return sum(known) if known and len(known) == len(self.used) else None
 
     @property
     def utilisation(self) -> float | None:

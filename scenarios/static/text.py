@@ -83,6 +83,10 @@ def _figures(stack: Stack, figures: Figures) -> Iterator[str]:
     if any(not s.bounds_silence and s.patience.attempt_timeout_s is not None for s in stack.stages):
         yield ""
         yield "  * covers the connect only"
+    bound_s = stack.stages[-1].patience.connect_timeout_s
+    if bound_s is not None:
+        yield ""
+        yield f"  {stack.stages[-1].name}: a connect has {seconds(bound_s)}"
 
 
 def _row(label: str, value: str, more: str = "") -> str:

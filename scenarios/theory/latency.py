@@ -1,7 +1,7 @@
 """The longest that a first request waits when nothing answers: time-outs and sleeps of all layers, nested.
 
 A layer makes retries + 1 attempts; each lasts as long as everything below it takes, or the layer's own time-out for an
-attempt, if that is shorter; between attempts it sleeps; its deadline ends all of it.
+attempt or a connect, if that is shorter; between attempts it sleeps; its deadline ends all of it.
 """
 
 import math
@@ -15,6 +15,8 @@ class Patience:
 
     retries: int = 0
     attempt_timeout_s: float | None = None
+    connect_timeout_s: float | None = None
+    """Bound on an attempt whose connect hangs; of the innermost layer, for connects to other layers stand at once."""
     deadline_s: float | None = None
     sleeps_s: tuple[float, ...] = ()
     """Longest sleep before each retry, the first one first; what is missing is 0."""
@@ -22,9 +24,14 @@ class Patience:
     def __post_init__(self) -> None:
         assert len(self.sleeps_s) <= self.retries, "a sleep belongs to a retry"
 
+    @property
+    def attempt_max_s(self) -> float:
+        """How long the layer lets an attempt last of which nothing is heard."""
+        return min(_bound(self.attempt_timeout_s), _bound(self.connect_timeout_s))
+
     def of_attempts(self, below_s: float) -> float:
         """Return how long its attempts take in all, if one takes `below_s` unless it is ended; no deadline."""
-        attempt_s = min(below_s, _bound(self.attempt_timeout_s))
+        attempt_s = min(below_s, self.attempt_max_s)
         return (self.retries + 1) * attempt_s + math.fsum(self.sleeps_s)
 
     def worst_s(self, below_s: float) -> float:
@@ -79,7 +86,7 @@ def _capped(
             break
         left -= turn > 0 and counts[0]
         left_before = left
-        attempt_until_s = min(_bound(layer.attempt_timeout_s), until_s - took_s)
+        attempt_until_s = min(layer.attempt_max_s, until_s - took_s)
         attempt_s, left = _capped(layers[1:], counts[1:], left, hang_s, attempt_until_s)
         took_s += attempt_s
         if not counts[0] and left == left_before:  # nothing is spent: all further attempts are like this one

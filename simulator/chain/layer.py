@@ -4,7 +4,8 @@ Laws
 1. A call ends once; after that nothing is made for it, and its attempt under way was left.
 2. A retry is paid for only when it will be made: retries, `retry_on`, veto, cap and deadline are asked first, the
    budget last.
-3. The draws of a layer come from streams of its own, by its name.
+3. A stream that has begun is not sent again, whatever ended it: a break, a time-out, a deadline.
+4. The draws of a layer come from streams of its own, by its name.
 """
 
 from collections.abc import Callable
@@ -16,10 +17,22 @@ from router.core.budgets.retry_budget import Call as BudgetCall
 from router.core.budgets.retry_budget import Ending, RetryBudget
 from scenarios.layers import Backoff, Layer
 from scenarios.world.streams import stream
-from simulator.chain.calls import CONNECTING, TELLING, WAITING, WORKING, Attempt, Call, phase_of
+from simulator.chain.calls import CONNECTING, OUTSIDE, TELLING, WAITING, WORKING, Attempt, Call, phase_of
 from simulator.chain.clockwork import Clockwork, FifoTimers, Timers
 from simulator.chain.columns import Calls
-from simulator.chain.results import CONNECT, LEFT_END, OK_END, STATUS_END, TIMEOUT, TIMEOUT_END, Result, as_gateway
+from simulator.chain.results import (
+    CONNECT,
+    CONNECT_END,
+    CUT_SHORT,
+    KINDS,
+    LEFT_END,
+    OK_END,
+    STATUS_END,
+    TIMEOUT,
+    TIMEOUT_END,
+    Result,
+    as_gateway,
+)
 
 _COVERED: Final = {"connect": CONNECTING, "queue": WAITING, "first_byte": WORKING, "whole": TELLING}
 """What a time-out covers -> how far an attempt may be for it to strike."""
@@ -124,6 +137,10 @@ class GenericLayer:
                 self._attempt_timers = FifoTimers(clockwork, spec.attempt_timeout_s, self._timed_out)
             else:
                 self._spread_s = spec.attempt_timeout_s
+        self._connects: FifoTimers | None = None
+        if spec.connect_timeout_s is not None:
+            self._connects = FifoTimers(clockwork, spec.connect_timeout_s, self._connect_over)
+        self._connect_hung = CONNECT if KINDS[CONNECT_END] in spec.retry_on else TIMEOUT
         self._deadline_s = spec.deadline_s
         self._deadlines = (
             FifoTimers(clockwork, spec.deadline_s, self._deadline_over) if spec.deadline_s is not None else None
@@ -133,7 +150,7 @@ class GenericLayer:
         self._simple = self._deadlines is None and not self._counts and spec.budget == NONE
         self._told = Told()
         self._budgeted = spec.budget != NONE
-        self._timed = spec.attempt_timeout_s is not None
+        self._timed = spec.attempt_timeout_s is not None or self._connects is not None
         self._begin_attempt_ = self._begin_attempt
 
     @property
@@ -151,7 +168,7 @@ class GenericLayer:
     @property
     def entries(self) -> int:
         """Entries of its own timers, dead ones included."""
-        held = (timers for timers in (self._attempt_timers, self._deadlines) if timers is not None)
+        held = (timers for timers in (self._attempt_timers, self._connects, self._deadlines) if timers is not None)
         return sum(map(len, held))
 
     def hear(self, told: Told) -> None:
@@ -252,26 +269,33 @@ class GenericLayer:
             self._bound(child, now_s)
 
     def _bound(self, child: "Call | Attempt", now_s: float) -> None:
-        """Set the time-out of an attempt."""
+        """Set the time-outs of an attempt; a connect hangs only where it is one to a pool."""
         if self._attempt_timers is not None:
             self._attempt_timers.add(child)
         elif self._spread_s is not None:
             self._timers.add(now_s + self._spread_s * _exponential(self._random), child, self._timed_out)
+        if self._connects is not None and isinstance(child, Attempt) and child.where == OUTSIDE:
+            self._connects.add(child)
+
+    def _connect_over(self, child: Any) -> None:
+        """Give a connect up that hangs still."""
+        if child.where == OUTSIDE:
+            self.below.abandon(child, self._clockwork.now, TIMEOUT_END)
+            self.ended(child, self._connect_hung)
 
     def _timed_out(self, child: Any) -> None:
         now_s = self._clockwork.now
-        covered = self._covered
-        if covered != TELLING:
-            phase = child.phase(now_s) if isinstance(child, Attempt) else phase_of(child, now_s)
-            if phase > covered:
-                return
+        phase = child.phase(now_s) if isinstance(child, Attempt) else phase_of(child, now_s)
+        if phase > self._covered:
+            return
         self.below.abandon(child, now_s, TIMEOUT_END)
-        self.ended(child, TIMEOUT)
+        self.ended(child, CUT_SHORT if phase == TELLING else TIMEOUT)
 
     def _deadline_over(self, call: Call) -> None:
         now_s = self._clockwork.now
+        begun = phase_of(call, now_s) == TELLING
         self.leave_child(call, now_s)
-        self._end(call, TIMEOUT)
+        self._end(call, CUT_SHORT if begun else TIMEOUT)
 
     def leave_child(self, call: Call, now_s: float) -> None:
         """Leave what a call has under way; its end is another's business."""

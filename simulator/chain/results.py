@@ -78,6 +78,7 @@ CONNECT: Final = Result(CONNECT_END)
 LOST: Final = Result(LOST_END)
 BROKEN: Final = Result(LOST_END, begun=True)
 TIMEOUT: Final = Result(TIMEOUT_END)
+CUT_SHORT: Final = Result(TIMEOUT_END, begun=True)
 LEFT: Final = Result(LEFT_END)
 
 _GATEWAY_STATUS: Final = {CONNECT_END: 503, LOST_END: 502, TIMEOUT_END: 504}
@@ -91,6 +92,6 @@ _AS_STATUS: Final = {
 def as_gateway(result: Result) -> Result:
     """Return what a layer of its own tells its caller: connect, loss and time-out become 503, 502, 504.
 
-    A stream that has begun has its status already, so its break is passed on as it is.
+    A stream that has begun has its status already: whatever ended it, the caller sees it break off.
     """
-    return result if result.begun else _AS_STATUS.get((result.end, result.veto), result)
+    return BROKEN if result.begun else _AS_STATUS.get((result.end, result.veto), result)

@@ -86,6 +86,14 @@ def test_what_can_be_meant_has_no_problem() -> None:
         (lambda: layer(1, timeout_covers="connect"), "layers[1].timeout_covers: means nothing without"),
         (lambda: layer(1, timeout_spread="exponential"), "layers[1].timeout_spread: means nothing without"),
         (lambda: layer(0, preset="", pools="other"), "layers[0].pools: only the innermost layer"),
+        (
+            lambda: layer(0, preset="", connect_timeout_s=5.0),
+            "layers[0].connect_timeout_s: only the innermost layer connects to pools",
+        ),
+        (
+            lambda: layer(1, attempt_timeout_s=2.0, connect_timeout_s=5.0),
+            "layers[1].connect_timeout_s: 5 is never reached: attempt_timeout_s ends an attempt after 2",
+        ),
         (lambda: layer(1, clients=3), "layers[1].clients: means nothing unless"),
         (lambda: layer(1, kind="pooldrill"), "layers[1].retries: means nothing for kind pooldrill"),
         (lambda: layer(0, preset="", kind="pooldrill"), "layers[0].kind: only the innermost"),

@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import pooldrill
@@ -55,6 +56,24 @@ def test_the_sdks_and_the_two_stacks_of_the_drill() -> None:
     assert after.wait_hang_s == pytest.approx(5.0)
     assert before.safe_utilisation == pytest.approx(1 / 12)
     assert after.safe_utilisation == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("name", ["openai-2.x", SDK])
+def test_the_sdk_straight_on_the_pools_has_a_time_out_for_connects(name: str) -> None:
+    """openai, _constants.py: Timeout(timeout=600, connect=5.0)."""
+    alone = of_presets([name])
+    figures = figures_of(alone)
+    assert figures.wait_hang_s == pytest.approx(3 * 5 + 0.5 + 1.0)
+    assert figures.wait_silent_s == pytest.approx(3 * 600 + 0.5 + 1.0)
+    assert "  sdk: a connect has 5 s" in as_text(alone, figures, []).splitlines()
+    turns = {finding.turn for finding in findings_of(alone, figures)}
+    assert any("a shorter connect_timeout_s" in turn for turn in turns)
+
+
+def test_a_layer_between_takes_the_sdks_connects_at_once() -> None:
+    """vLLM's router waits for 1,800 s in its one time-out; the SDK gives up after 600 s of silence, not after 5."""
+    figures = figures_of(of_presets([SDK, "vllm-router"]))
+    assert figures.wait_hang_s == pytest.approx(3 * 600 + 0.5 + 1.0)
 
 
 def test_connects_that_never_stand_queue_nothing() -> None:
@@ -293,6 +312,26 @@ def test_what_is_seen_of_a_scenario() -> None:
     assert models.capacity_rps == pytest.approx(16 / (2 * (0.03 + 1141 * 0.0002 + 200 * 0.0125)))
     assert (models.queue_max, models.finishes_orphans, models.newest_first) == (40, True, False)
     assert (simple.capacity_rps, simple.finishes_orphans, simple.newest_first) == (8.0, False, True)
+
+
+def test_a_layer_that_stays_with_the_primary_leaves_the_others_idle() -> None:
+    """Both pools serve 12 a second; of article_before one alone, of article_after both in turn."""
+    before, after = (of_scenario(load(CATALOG / f"article_{which}.toml")) for which in ("before", "after"))
+    assert [(station.id, station.used) for station in before.stations] == [("east", True), ("west", False)]
+    figures = figures_of(before)
+    assert figures.utilisation == pytest.approx(4 / 12)
+    assert figures.utilisation_one_lost is None, "there is nobody to take the load over"
+    assert found(before)["one_pool_lost"].what == "all is sent there and sent again there, nothing to west"
+    assert figures_of(after).utilisation == pytest.approx(4 / 24)
+    assert "one_pool_lost" not in found(after)
+
+
+def test_each_model_has_its_primary() -> None:
+    scenario = load(CATALOG / "article_before.toml")
+    east, west = scenario.pools
+    other = msgspec.structs.replace(west, id="south", model="other")
+    stack = of_scenario(msgspec.structs.replace(scenario, pools=(east, west, other)))
+    assert [station.id for station in stack.used] == ["east", "south"]
 
 
 def test_the_usual_rate_is_not_that_of_a_spike() -> None:

@@ -187,6 +187,14 @@ def test_deadlines_bound_what_time_outs_add_up_to() -> None:
     assert worst_first_request_s([], hang_s=3) == 3
 
 
+def test_a_connect_that_hangs_has_a_time_out_of_its_own() -> None:
+    sdk = Patience(retries=2, attempt_timeout_s=600, connect_timeout_s=5, sleeps_s=exponential_sleeps_s(0.5, 8, 2))
+    assert worst_first_request_s([sdk]) == pytest.approx(3 * 5 + 0.5 + 1.0)
+    assert worst_under_cap_s([sdk], [True], 1) == [pytest.approx(2 * 5 + 0.5)]
+    shorter = Patience(attempt_timeout_s=3, connect_timeout_s=5)
+    assert worst_first_request_s([shorter]) == 3
+
+
 def test_a_cap_over_the_chain_bounds_the_wait_too() -> None:
     """Two re-sends in all: one by the gateway, one by the SDK after its first sleep."""
     sdk = Patience(retries=2, attempt_timeout_s=600, sleeps_s=(0.5, 1.0))

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 from scenarios.layers import Backoff, Layer
+from scenarios.presets import preset
 from scenarios.record import read
 from scenarios.spec import Fault, Load, Pool, Scenario, Semantics, Service
+from scenarios.static.figures import figures_of
+from scenarios.static.of_preset import of_presets
 from simulator import chain as model
 from simulator.chain.results import KINDS, OK_END, STATUS_END, TIMEOUT_END
 from simulator.run import run
@@ -35,6 +38,40 @@ def even(*layers: Layer, operations: int = 2, every_s: float = 10.0, **knobs: An
     """Return a chain with an operation every so many seconds, at one slot of 1 s."""
     given: dict[str, Any] = {"pools": ONE_SLOT, **knobs}
     return chain(*layers, rate_rps=1 / every_s, operations=operations, arrivals="even", **given)
+
+
+HOLE = (Fault(kind="black_hole", pool="east", inject_s=0.0, clear_s=90.0),)
+
+
+@pytest.mark.parametrize(
+    ("words", "sends", "end"),
+    [(("connect",), 3, "connect"), (("timeout",), 3, "timeout"), (("5xx",), 1, "timeout")],
+    ids=str,
+)
+def test_a_connect_that_hangs_is_left_at_its_own_time_out(words: tuple[str, ...], sends: int, end: str) -> None:
+    knobs: dict[str, Any] = {"retries": 2, "retry_on": words, "in_process": True}
+    sdk = Layer(name="sdk", attempt_timeout_s=60.0, connect_timeout_s=5.0, backoff=Backoff(initial_s=0.5), **knobs)
+    outcome = model.run(even(sdk, operations=1, faults=HOLE))
+    assert ends(outcome) == {end: 1}
+    sleeps_s = {3: 0.5 + 1.0, 1: 0.0}[sends]
+    assert (outcome.operations["t_end_s"] - outcome.operations["t_start_s"]).tolist() == [sends * 5 + sleeps_s]
+    assert [KINDS[end] for end in outcome.sends["end"].tolist()] == ["timeout"] * sends
+
+
+def test_a_time_out_for_connects_strikes_neither_work_nor_a_layer_between() -> None:
+    slow = (Pool(id="east", slots=1, service=Service(kind="deterministic", mean_s=9.0)),)
+    sdk = Layer(name="sdk", retries=2, connect_timeout_s=5.0)
+    assert ends(model.run(even(sdk, operations=1, pools=slow))) == {"ok": 1}
+    gateway = Layer(name="gateway", attempt_timeout_s=20.0)
+    outcome = model.run(even(msgspec.structs.replace(sdk, retries=0), gateway, operations=1, faults=HOLE))
+    assert (outcome.operations["t_end_s"] - outcome.operations["t_start_s"]).tolist() == [20.0]
+
+
+def test_a_stock_sdk_on_a_black_hole_waits_no_longer_than_its_check_says() -> None:
+    sdk = preset("openai-3.x").layers[0]
+    outcome = model.run(even(sdk, operations=1, faults=HOLE))
+    waited_s = float((outcome.operations["t_end_s"] - outcome.operations["t_start_s"])[0])
+    assert 3 * 5 + 0.75 * 1.5 <= waited_s <= figures_of(of_presets(["openai-3.x"])).wait_hang_s == 16.5
 
 
 def test_nested_retries_multiply() -> None:
@@ -105,13 +142,33 @@ def test_an_attempt_that_times_out_is_left_and_its_work_goes_on_or_not() -> None
 
 
 @pytest.mark.parametrize(
-    ("covers", "end"), [("connect", "ok"), ("queue", "ok"), ("first_byte", "ok"), ("whole", "status")]
+    ("covers", "end"), [("connect", "ok"), ("queue", "ok"), ("first_byte", "ok"), ("whole", "lost")]
 )
 def test_what_a_time_out_covers(covers: Any, end: str) -> None:
     service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
     layer = Layer(name="sdk", attempt_timeout_s=0.5, timeout_covers=covers)
     outcome = model.run(even(layer, pools=(Pool(id="east", slots=1, service=service),), stream=True))
     assert ends(outcome) == {end: 2}
+
+
+@pytest.mark.parametrize("bound", ["attempt_timeout_s", "deadline_s"])
+@pytest.mark.parametrize("where", ["inner", "outer"])
+@pytest.mark.parametrize(("stream", "sends"), [(True, 1), (False, None)], ids=["stream", "plain"])
+def test_a_stream_that_is_cut_short_is_not_sent_again(
+    bound: str, where: str, sends: int | None, *, stream: bool
+) -> None:
+    """The first token is there after .2 s; nobody can take it back when the patience of one layer is over at .5 s."""
+    service = Service(first_token_s=0.2, token_gap_s=0.2, tokens=5)
+    outer: dict[str, Any] = {"retries": 1, bound: 0.5} if where == "outer" else {"retries": 1}
+    inner: dict[str, Any] = {"retries": 1, bound: 0.5} if where == "inner" else {"retries": 1}
+    layers = (Layer(name="app", in_process=True, **outer), Layer(name="gateway", **inner))
+    pools = (Pool(id="east", slots=9, service=service),)
+    outcome = model.run(even(*layers, pools=pools, operations=1, stream=stream))
+    # Cut short before its first token it is sent again: by the layer above a deadline, by both else.
+    again = {("attempt_timeout_s", "inner"): 4, ("attempt_timeout_s", "outer"): 2, ("deadline_s", "inner"): 2}
+    assert len(outcome.sends["end"]) == (sends or again.get((bound, where), 1))
+    seen = "lost" if where == "inner" else "timeout"
+    assert ends(outcome) == {seen if stream else "status" if where == "inner" else "timeout": 1}
 
 
 def test_a_plain_answer_has_its_first_byte_when_all_of_it_is_there() -> None:
