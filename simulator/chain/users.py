@@ -65,10 +65,10 @@ class Users:
         self._count = len(arriving.t_s)
         self._t_s = arriving.t_s
         self._load = arriving.load
-        self._models = [load.model for load in scenario.load]
-        self._streams = [load.stream for load in scenario.load]
+        # What all operations of one load entry share, and what returns the unit draw of its next one.
+        loads = zip(scenario.load, units.next, strict=True)
+        self._kinds = [(load.model, load.stream, unit) for load, unit in loads]
         self._inner_layers = max(0, len(scenario.layers) - 1)
-        self._units = units.next
         self._start = chain.start
         self._sessions: dict[str, int] = {}
         if arriving.t_s:
@@ -78,8 +78,9 @@ class Users:
         index = self.arrived
         self.arrived = following = index + 1
         t_s, load = self._t_s[index], self._load[index]
-        operation = Operation(index, load, self._models[load], t_s, self._units[load]())
-        operation.stream = self._streams[load]
+        model, stream, unit = self._kinds[load]
+        operation = Operation(index, load, model, t_s, unit())
+        operation.stream = stream
         if self._inner_layers:
             operation.turns = [0] * self._inner_layers
         if self._asks is not None:
@@ -98,8 +99,8 @@ class Users:
 
     def ended(self, operation: Operation, result: Result) -> None:
         """Write down how an operation ended."""
-        rows, index = self.rows, operation.index
-        rows.t_end_s[index] = self._clockwork.now
+        rows, index, now_s = self.rows, operation.index, self._clockwork.monotonic()
+        rows.t_end_s[index] = now_s
         rows.end[index] = result.end
         rows.status[index] = result.status
         if result.code:
@@ -110,7 +111,7 @@ class Users:
             while child.__class__ is Call:
                 child = child.child
             if isinstance(child, Attempt):
-                rows.t_first_s[index] = child.first_token_s if operation.stream else rows.t_end_s[index]
+                rows.t_first_s[index] = child.first_token_s if operation.stream else now_s
         # Without their cycles operation and attempts are freed at once, and the collector of cycles has nothing to do.
         operation.child = None
         del operation.operation
