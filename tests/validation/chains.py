@@ -124,7 +124,7 @@ def _throttled(offered: float, replication: int) -> Measured:
         Layer(name="client", budget="adaptive", budget_gates="attempts"),
         pools=(pool(slots=100, mean_s=1.0, kind="deterministic", queue_max=20),),
         rate_rps=offered * mu,
-        operations=int(offered * mu * 300),
+        operations=int(offered * mu * 600),
         arrivals="poisson",
     )
     outcome = model.run(scenario, replication)
