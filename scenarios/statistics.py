@@ -84,7 +84,8 @@ def wilson(hits: int, count: int, level: float = LEVEL) -> tuple[float, float]:
     share, weight = hits / count, z * z / count
     middle = (share + weight / 2) / (1 + weight)
     half = z * math.sqrt(share * (1 - share) / count + weight / (4 * count)) / (1 + weight)
-    return max(0.0, middle - half), min(1.0, middle + half)
+    # Exactly so at the ends, where rounding would leave 3e-17.
+    return (middle - half if hits else 0.0), (middle + half if hits < count else 1.0)
 
 
 def by_class(classes: Sequence[str], values: Sequence[float]) -> dict[str, list[float]]:

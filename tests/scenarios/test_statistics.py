@@ -108,3 +108,8 @@ def test_a_mixture_is_never_averaged() -> None:
     )
     assert 80 < stop < 120
     assert enough(["metastable"] * 10, {"goodput": [0.0] * 10}, COLLAPSED), "all collapsed is no mixture"
+
+
+def test_wilsons_interval_ends_exactly_where_nothing_or_everything_was_hit() -> None:
+    assert wilson(0, 10)[0] == 0.0
+    assert wilson(10, 10)[1] == 1.0
