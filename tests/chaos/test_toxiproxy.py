@@ -207,6 +207,8 @@ async def test_the_loop_runs_on_while_the_server_is_silent_and_the_call_is_bound
 ) -> None:
     (server,) = children.started
     server.send_signal(signal.SIGSTOP)
+    # The signal has been sent; that every thread of the server has stopped is another event, and a later one.
+    await asyncio.to_thread(os.waitpid, server.pid, os.WUNTRACED)
     try:
         begin = time.monotonic()
         call = asyncio.create_task(proxy.disable())
