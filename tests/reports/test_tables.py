@@ -33,6 +33,12 @@ def test_answers_show_what_was_expected_and_what_was_not() -> None:
     assert row("break", "1 to 4", "2") in shown
 
 
+def test_where_nothing_is_expected_of_the_answers_none_is_called_wrong() -> None:
+    scenario = replace(MODEL.scenario, expect=replace(MODEL.scenario.expect, answers={}))
+    shown = without_headings(tables.answers([Run(Record(replace(MODEL.meta, scenario=scenario), MODEL.rows))]))
+    assert row("200", "any", "83") in shown
+
+
 def test_a_router_that_invents_codes_does_not_blow_up_the_table() -> None:
     odd = [replace(request, status=500, code=f"code_{turn}") for turn, request in enumerate(MODEL.requests)]
     shown = tables.answers([Run(Record(MODEL.meta, odd))])
