@@ -24,9 +24,9 @@ def answers(runs: Sequence[Run]) -> Markup:
     """Show what clients were expected to see, and what they saw."""
     expected = runs[0].record.scenario.expect.answers
     names = [*expected, *sorted({answer for run in runs for answer in run.answers} - expected.keys())]
-    others = "0" if expected else "any"  # a scenario of layers may leave open what its clients see
+    rest = "0" if expected else "any"  # a scenario of layers may leave open what its clients see
     rows = [
-        [name, _range(bounds(expected[name])) if name in expected else others, *(str(run.answers[name]) for run in runs)]
+        [name, _range(bounds(expected[name])) if name in expected else rest, *(str(run.answers[name]) for run in runs)]
         for name in names
     ]
     heads = ["a client saw", "expected", *(run.short for run in runs)]

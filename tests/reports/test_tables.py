@@ -36,7 +36,7 @@ def test_answers_show_what_was_expected_and_what_was_not() -> None:
 def test_where_nothing_is_expected_of_the_answers_none_is_called_wrong() -> None:
     scenario = replace(MODEL.scenario, expect=replace(MODEL.scenario.expect, answers={}))
     shown = without_headings(tables.answers([Run(Record(replace(MODEL.meta, scenario=scenario), MODEL.rows))]))
-    assert row("200", "any", "83") in shown
+    assert row("200", "any", "84") in shown
 
 
 def test_a_router_that_invents_codes_does_not_blow_up_the_table() -> None:
