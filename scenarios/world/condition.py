@@ -1,6 +1,7 @@
 """What a frontend can do just now: the faults of a pool itself, as opposed to those of the way to it."""
 
 from math import ceil
+from sys import maxsize
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -28,6 +29,11 @@ class Condition(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return ", ".join(filter(None, troubles)) or "in order"
 
 
+def slots_of(pool: Pool) -> int:
+    """Return what each of a pool's frontends works on at one time; without slots it is anything."""
+    return maxsize if pool.slots is None else pool.slots
+
+
 def healthy(pool: Pool) -> Condition:
     """Return the condition of a pool's frontends while no fault is on."""
     return Condition(fail_share=pool.fail_share, fail_status=pool.fail_status)
@@ -51,8 +57,8 @@ def under(fault: Fault, pool: Pool) -> Condition:
 
 def _lost(fault: Fault, pool: Pool) -> int:
     """Return how many slots each frontend loses: a share is rounded up, since less than a slot is none."""
-    assert pool.slots is not None, "the loader asks for them"
+    slots = slots_of(pool)
     if fault.slots is not None:
-        return min(pool.slots, fault.slots)
+        return min(slots, fault.slots)
     assert fault.share is not None, "the loader asks for one of them"
-    return min(pool.slots, ceil(pool.slots * fault.share - 1e-9))
+    return min(slots, ceil(slots * fault.share - 1e-9))

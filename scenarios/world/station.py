@@ -12,12 +12,11 @@ Laws
 
 from collections.abc import Iterable, Sequence
 from math import inf
-from sys import maxsize
 from typing import Literal, NamedTuple
 
 from scenarios.spec import Pool, Service
 from scenarios.world.arrivals import Ask
-from scenarios.world.condition import Condition, healthy
+from scenarios.world.condition import Condition, healthy, slots_of
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job
 from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
@@ -69,13 +68,7 @@ class Station:
 
     def __init__(self, pool: Pool, *, seed: int) -> None:
         self.pool = pool
-        self.server = PoolServer(
-            slots=maxsize if pool.slots is None else pool.slots,
-            queue_max=pool.queue_max,
-            order=pool.order,
-            cancel=pool.cancel,
-            load_factor=pool.service.load_factor,
-        )
+        self.server = server_of(pool)
         self.cache = PrefixCache(pool.cache_sessions)
         self.condition = healthy(pool)
         self._seed = seed
@@ -131,8 +124,8 @@ class Station:
         """Let a fault of the pool come or go; in an open station only what it fails can change."""
         notes: list[Note] = []
         if not self.is_open:
-            slots = self.pool.slots if self.pool.slots is not None else maxsize
-            notes += self._moved(self.server.set_slots(max(0, slots - condition.slots_lost), now_s))
+            slots = max(0, slots_of(self.pool) - condition.slots_lost)
+            notes += self._moved(self.server.set_slots(slots, now_s))
             notes += self._moved(self.server.set_speed(condition.speed, now_s))
         self.condition = condition
         return notes
@@ -161,6 +154,17 @@ class Station:
     def _started(self, entry: Entry) -> Iterable[Note]:
         entry.noted_start = True
         return (Note("started", entry, entry.start_s),)
+
+
+def server_of(pool: Pool) -> PoolServer:
+    """Return the server that stands behind one frontend of a pool."""
+    return PoolServer(
+        slots=slots_of(pool),
+        queue_max=pool.queue_max,
+        order=pool.order,
+        cancel=pool.cancel,
+        load_factor=pool.service.load_factor,
+    )
 
 
 def work_of(service: Service, ask: Ask, *, seed: int, request_id: str, cached_tokens: int = 0) -> Work:

@@ -4,11 +4,11 @@ At one moment faults go first, then faults come, then operations arrive: as in t
 """
 
 from collections.abc import Sequence
-from math import ceil
 
 from router.core.health import ProbeOutcome
 from scenarios import record
-from scenarios.spec import LOOP_FAULTS, Fault
+from scenarios.spec import LOOP_FAULTS, Fault, Pool
+from scenarios.world.condition import healthy, under
 from simulator.chain.clockwork import Clockwork
 from simulator.chain.pools import Frontend
 
@@ -16,8 +16,9 @@ from simulator.chain.pools import Frontend
 class ModelledFault:
     """One fault at one pool; `met` counts what it did, for the proof."""
 
-    def __init__(self, clockwork: Clockwork, planned: Fault, frontends: Sequence[Frontend]) -> None:
+    def __init__(self, clockwork: Clockwork, planned: Fault, pool: Pool, frontends: Sequence[Frontend]) -> None:
         self.planned = planned
+        self._pool = pool
         self.t_inject_s: float | None = None
         self.t_clear_s: float | None = None
         self._clockwork = clockwork
@@ -47,14 +48,8 @@ class ModelledFault:
                 frontend.drop_bodies(on=True)
             case "cut":
                 frontend.cut_streams(planned.after_events)
-            case "capacity_loss":
-                frontend.set_slots(frontend.slots - self._lost(frontend))
-            case "slow_down":
-                assert planned.factor is not None, "the loader asks for it"
-                frontend.set_speed(1.0 / planned.factor)
-            case "errors":
-                assert planned.share is not None, "the loader asks for it"
-                frontend.fail(planned.share, 500 if planned.status is None else planned.status)
+            case "capacity_loss" | "slow_down" | "errors":
+                frontend.set_condition(under(planned, self._pool))
             case "not_ready":
                 answer = ProbeOutcome.EMPTY_LIST if planned.status is None else planned.status
                 frontend.unready(answer, share=planned.share or 0.0)
@@ -70,12 +65,8 @@ class ModelledFault:
                 frontend.drop_bodies(on=False)
             case "cut":
                 frontend.cut_streams(None)
-            case "capacity_loss":
-                frontend.set_slots(frontend.slots)
-            case "slow_down":
-                frontend.set_speed(1.0)
-            case "errors":
-                frontend.heal()
+            case "capacity_loss" | "slow_down" | "errors":
+                frontend.set_condition(healthy(self._pool))
             case "not_ready":
                 frontend.unready(None)
             case "clock_offset":
@@ -90,13 +81,6 @@ class ModelledFault:
         if self.t_clear_s is None:
             return "modelled, still on"
         return f"met by {self._misled} probes" if self.planned.kind == "not_ready" else f"read {self._misled} times"
-
-    def _lost(self, frontend: Frontend) -> int:
-        """Return how many slots a frontend loses: a share is rounded up, since less than a slot is none."""
-        if self.planned.slots is not None:
-            return min(frontend.slots, self.planned.slots)
-        assert self.planned.share is not None, "the loader asks for one of them"
-        return min(frontend.slots, ceil(frontend.slots * self.planned.share - 1e-9))
 
     def row(self) -> record.Fault:
         """Return its row of the record."""

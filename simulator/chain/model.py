@@ -83,8 +83,9 @@ class Model:
         self.pools: Mapping[str, PoolFrontends] = {}
         self.frontends: list[Frontend] = []
         self.pools = {pool.id: self._pool(pool, units, seed) for pool in scenario.pools}
+        by_id = {pool.id: pool for pool in scenario.pools}
         self.faults = [
-            ModelledFault(self.clockwork, fault, self.pools[fault.pool].frontends)
+            ModelledFault(self.clockwork, fault, by_id[fault.pool], self.pools[fault.pool].frontends)
             for fault in (scenario.faults if faults_on else ())
         ]
         faults.schedule(self.clockwork, self.faults)

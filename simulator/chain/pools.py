@@ -10,9 +10,10 @@ from typing import Final
 
 from router.core.health import ProbeAnswer, ProbeOutcome
 from scenarios.spec import Pool
+from scenarios.world.condition import Condition, healthy, slots_of
 from scenarios.world.job import CANCELLED, FINISHED, QUEUED, REJECTED, RUNNING, Job, JobState
-from scenarios.world.pool_server import PoolServer
 from scenarios.world.prefix_cache import PrefixCache
+from scenarios.world.station import server_of
 from simulator.chain.calls import CLOSED, INSIDE, OUTSIDE, TELLING, Attempt
 from simulator.chain.clockwork import Clockwork, Timers, Wake
 from simulator.chain.columns import (
@@ -27,9 +28,6 @@ from simulator.chain.columns import (
 )
 from simulator.chain.results import BROKEN, CONNECT, LOST, OK, OK_END, OPEN_END, STATUS_END, Result
 from simulator.network import SYN_RESENDS_S
-
-UNLIMITED_SLOTS: Final = 100_000
-"""What a frontend without slots can work on at one time."""
 
 _NOT_READY: Final = 503
 """What requests are told that a pool without its models cannot do."""
@@ -56,10 +54,10 @@ class Frontend:
 
     # CPython 3.11 finds up to 30 attributes fast without; here are more.
     __slots__ = (
-        "_add_row", "_armed_s", "_clockwork", "_failed", "_fails", "_hanging", "_pack_row", "_pool", "_rejected",
-        "_sends", "_tick_", "_timers", "_wake", "begun", "cache", "clock_offset_s", "cut_after", "drops", "entered",
-        "fail_share", "fail_status", "hangs", "index", "late", "misled", "name", "not_ready", "pool", "probed",
-        "probes", "probes_queue", "refuses", "reject_status", "server", "slots", "told", "trouble",
+        "_add_row", "_armed_s", "_clockwork", "_condition", "_failed", "_fails", "_hanging", "_pack_row",
+        "_pool", "_rejected", "_sends", "_tick_", "_timers", "_wake", "begun", "cache", "clock_offset_s", "cut_after",
+        "drops", "entered", "fail_share", "hangs", "index", "late", "misled", "name", "not_ready", "pool", "probed",
+        "probes", "probes_queue", "refuses", "reject_status", "server", "told", "trouble",
     )  # fmt: skip
 
     def __init__(
@@ -76,15 +74,8 @@ class Frontend:
         self.index = index
         self.name = name
         self.pool = pool.id
-        self.server = PoolServer(
-            slots=UNLIMITED_SLOTS if pool.slots is None else pool.slots,
-            queue_max=pool.queue_max,
-            order=pool.order,
-            cancel=pool.cancel,
-            load_factor=pool.service.load_factor,
-        )
+        self.server = server_of(pool)
         self.cache = PrefixCache(pool.cache_sessions)
-        self.slots = self.server.slots
         self.told: Told = _nobody_told
         self.late: Callable[[Attempt], None] | None = None
         self.begun: Callable[[Attempt], None] | None = None
@@ -105,9 +96,9 @@ class Frontend:
         self.probes = Counter[JobState]()
         """Probes that had a place among the jobs, by what became of them."""
         self.fail_share = pool.fail_share
-        self.fail_status = pool.fail_status
         self.trouble = pool.fail_share > 0
         self._pool = pool
+        self._condition = healthy(pool)
         self._clockwork = clockwork
         self._timers = timers
         self._sends = sends
@@ -216,15 +207,16 @@ class Frontend:
         self.leave(attempt, now_s)
         self.told(attempt, result)
 
-    def set_slots(self, slots: int) -> None:
-        """Change the number of slots."""
-        self._moved(self.server.set_slots(slots, self._clockwork.now))
+    def set_condition(self, condition: Condition) -> None:
+        """Let a fault of the pool itself come or go. What stays is not set anew: a re-timing may cost a last digit."""
+        now_s, before = self._clockwork.now, self._condition
+        self._condition = condition
+        if condition.slots_lost != before.slots_lost:
+            self._moved(self.server.set_slots(slots_of(self._pool) - condition.slots_lost, now_s))
+        if condition.speed != before.speed:
+            self._moved(self.server.set_speed(condition.speed, now_s))
         self._arm()
-
-    def set_speed(self, speed: float) -> None:
-        """Change how fast everything runs."""
-        self._moved(self.server.set_speed(speed, self._clockwork.now))
-        self._arm()
+        self.fail(condition.fail_share, condition.fail_status)
 
     def drop_bodies(self, *, on: bool) -> None:
         """Read bodies and close, or no longer."""
@@ -242,15 +234,11 @@ class Frontend:
         self._failed = Result(STATUS_END, status=status)
         self._look()
 
-    def heal(self) -> None:
-        """Answer as the pool does without a fault."""
-        self.fail(self._pool.fail_share, self._pool.fail_status)
-
     def unready(self, answer: ProbeAnswer | None, *, share: float = 0.0) -> None:
         """Tell no models, and answer a share of the requests likewise; None: as the pool does without a fault."""
         self.not_ready = answer
         if answer is None:
-            self.heal()
+            self.fail(self._pool.fail_share, self._pool.fail_status)
         elif share:
             self.fail(share, answer if isinstance(answer, int) else _NOT_READY)
 

@@ -11,7 +11,8 @@ from typing import Any
 from scenarios.spec import Pool, Service
 from scenarios.world import blocks
 from scenarios.world.prefix_cache import PrefixCache
-from scenarios.world.service import PROFILES, Profile
+from scenarios.world.service import Profile
+from scenarios.world.station import profile_of
 from simulator.chain.calls import Operation
 
 Work = tuple[float, float, int]
@@ -55,7 +56,7 @@ def draw_of(pool: Pool, units: Units, seed: int) -> Draw:
     service = pool.service
     law = law_of(service)
     if service.kind == "by_tokens":
-        return _by_tokens(_profile(service))
+        return _by_tokens(profile_of(service))
     if law is None:
         return _constant(service)
     place = None if len(units.laws) == 1 else units.laws.index(law)
@@ -79,14 +80,6 @@ def _drawn(mean_s: float, place: int | None, again: Iterator[float]) -> Draw:
         return work_s, work_s, 0
 
     return draw
-
-
-def _profile(service: Service) -> Profile:
-    if service.profile:
-        return PROFILES[service.profile]
-    return Profile(
-        overhead_s=service.overhead_s, prompt_token_s=service.prompt_token_s, token_gap_s=service.token_gap_s
-    )
 
 
 def _by_tokens(profile: Profile) -> Draw:
